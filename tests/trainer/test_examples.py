@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import elasticjob
 from lab.jobs.training.device import WORKERS
 from lab.jobs.training.harness import scenario
 from lab.jobs.training.warm import Warm
-
-EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
+from lab.paths import EXAMPLES
 
 
 @pytest.mark.story

@@ -52,16 +52,15 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 async def test_a_fork_shows_a_script_what_python_shows_it(probe: str, warm: Warm) -> None:
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-u", probe, "--lr", "1"),
-        env=environment,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    alone = seen((await process.communicate())[0])
-    forks = [seen(await output(warm, probe, environment)) for _ in range(2)]
+    alone = seen((await process.communicate())[0].decode())
+    forks = [seen((await warm.output(probe, "--lr", 1, PYTHONUNBUFFERED="1"))[1]) for _ in range(2)]
     for found, _ in forks:
         assert found == alone[0]
     drawn = zip(alone[1], *(each[1] for each in forks), strict=True)
@@ -70,12 +69,7 @@ async def test_a_fork_shows_a_script_what_python_shows_it(probe: str, warm: Warm
     )
 
 
-async def output(warm: Warm, probe: str, environment: dict[str, str]) -> bytes:
-    process = await warm.run([probe, "--lr", "1"], environment)
-    return await process.stdout.read()
-
-
-def seen(output: bytes) -> Any:
+def seen(output: str) -> Any:
     return json.loads(output.splitlines()[-1])
 
 
@@ -97,9 +91,8 @@ def seen(output: bytes) -> Any:
 async def test_a_fork_ends_as_python_does(tmp_path: Path, warm: Warm, end: str, code: int, told: str) -> None:
     script = tmp_path / "ends.py"
     script.write_text(f"import atexit, os, sys\n{end}\n")
-    process = await warm.run([str(script)], dict(os.environ))
-    text = (await process.stdout.read()).decode()
-    assert await process.wait() == code
+    ended, text = await warm.output(script)
+    assert ended == code
     assert (text.splitlines() or [""])[-1] == told
     frames = [line for line in text.splitlines() if line.startswith("  File")]
     assert all(f'"{script}"' in line for line in frames), "frames of ours in the user's traceback"

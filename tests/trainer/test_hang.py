@@ -30,10 +30,6 @@ class Stalled:
     job: Scenario
     folder: Path
 
-    def pid(self, rank: int) -> int:
-        """The process of the rank's last step."""
-        return int([step["pid"] for step in self.job.steps() if step["rank"] == rank][-1])
-
     async def steps(self, more: int) -> None:
         """Wait until both ranks have made so many more steps."""
         many = {rank: len(self.of(rank)) + more for rank in (0, 1)}
@@ -41,10 +37,6 @@ class Stalled:
 
     def of(self, rank: int) -> list[dict[str, float]]:
         return [step for step in self.job.steps() if step["rank"] == rank]
-
-    def said(self, words: str) -> list[str]:
-        """The lines of the agents with these words."""
-        return [line.text for line in self.job.lines if words in line.text]
 
     def findings(self) -> list[str]:
         return [finding.message for finding in self.job.master.job.health.findings]
@@ -67,17 +59,19 @@ class Stalled:
 
 
 @asynccontextmanager
-async def stalled(folder: Path, warm: Warm, *flags: str) -> AsyncIterator[Stalled]:
-    """Run the job; it trains when this begins."""
-    async with scenario(folder, warm, nodes=(2, 2)) as job:
-        for index in (0, 1):
-            await job.agent(index, "stalled.py", folder, STEP, flags=flags)
+async def stalled(folder: Path, warm: Warm, *flags: str, divided: str = "") -> AsyncIterator[Stalled]:
+    """Run the job, on one node if its model is divided; it trains when this begins."""
+    nodes = 1 if divided else 2
+    script = ("divided.py", divided, folder) if divided else ("stalled.py", folder, STEP)
+    async with scenario(folder, warm, nodes=(nodes, nodes)) as job:
+        for index in range(nodes):
+            await job.agent(index, *script, flags=(*flags, "--nproc-per-node", str(2 // nodes)))
         run = Stalled(job, folder)
         await run.steps(30)
         yield run
         await run.steps(5)
         (folder / "end").touch()
-        assert [await job.ends(agent) for agent in job.agents] == [0, 0]
+        assert [await job.ends(agent) for agent in job.agents] == [0] * nodes
 
 
 def is_in(stacks: str, function: str) -> bool:
@@ -88,18 +82,18 @@ def is_in(stacks: str, function: str) -> bool:
 async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(tmp_path: Path, warm: Warm) -> None:
     flags = ("--log-dir", str(tmp_path / "logs"))
     async with stalled(tmp_path, warm, *flags) as run:
-        hung = run.pid(1)
+        hung = run.job.pid(1)
         (tmp_path / "stuck-1").touch()
         run.job.limit(hang=timedelta(seconds=BOUND))
-        await run.job.until(lambda: run.said("killing worker 0"))
+        await run.job.until(lambda: run.job.said("killing worker 0"))
         run.job.limit(hang=AGES)
         (tmp_path / "stuck-1").unlink()
-        await run.job.until(lambda: run.pid(1) != hung)
+        await run.job.until(lambda: run.job.pid(1) != hung)
         [finding] = run.findings()
         assert finding.startswith("rank 1 on job-worker-1 hangs: no step for ")
         assert "it neither computes nor reads in its step for" in finding
         assert "1 other waits for it; its last step was" in finding
-        assert run.said("stacks of rank 0")
+        assert run.job.said("stacks of rank 0")
         kept = (tmp_path / "logs" / "job" / "0" / "stacks.log").read_text()
         assert is_in(kept, "reduce")
         assert is_in(kept, "stuck")
@@ -130,62 +124,45 @@ async def test_long_evaluation_or_slow_records_are_no_hang(tmp_path: Path, warm:
 async def test_worker_that_holds_up_its_node_is_named_and_training_goes_on(
     tmp_path: Path, warm: Warm, kind: str, how: str, sentence: str
 ) -> None:
-    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        agent = await job.agent(0, "divided.py", kind, tmp_path, flags=("--nproc-per-node", "2"))
-        run = Stalled(job, tmp_path)
-        await run.steps(20)
-        hung, stall = run.pid(1), tmp_path / f"{how}-1"
+    async with stalled(tmp_path, warm, divided=kind) as run:
+        hung, stall = run.job.pid(1), tmp_path / f"{how}-1"
         if how == "stopped-between":
             stall = tmp_path / "busy-between-1"
             stall.touch()
             await until(run.rank_0_waits, "rank 0 waits in the script's own collective")
-        job.limit(hang=timedelta(seconds=BOUND))
+        run.job.limit(hang=timedelta(seconds=BOUND))
         if how.startswith("stopped"):
             os.kill(hung, signal.SIGSTOP)
         else:
             stall.touch()
-        await job.until(lambda: run.said("killing worker 1"))
-        job.limit(hang=AGES)
+        await run.job.until(lambda: run.job.said("killing worker 1"))
+        run.job.limit(hang=AGES)
         stall.unlink(missing_ok=True)
-        await job.until(lambda: run.pid(1) != hung)
+        await run.job.until(lambda: run.job.pid(1) != hung)
         [finding] = run.findings()
         assert finding.startswith("rank 1 on job-worker-0 hangs: no step for ")
         assert sentence in finding
         assert re.search(r"while 1 other waits for it in \w+ of .* of ranks 0, 1 \(gloo\)", finding)
-        await run.steps(5)
-        (tmp_path / "end").touch()
-        assert await job.ends(agent) == 0
 
 
 async def test_worker_that_computes_while_its_node_waits_is_named_and_not_killed(
     tmp_path: Path, warm: Warm
 ) -> None:
-    async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-        agent = await job.agent(0, "divided.py", "tensor", tmp_path, flags=("--nproc-per-node", "2"))
-        run = Stalled(job, tmp_path)
-        await run.steps(20)
-        job.limit(hang=timedelta(seconds=BOUND))
+    async with stalled(tmp_path, warm, divided="tensor") as run:
+        run.job.limit(hang=timedelta(seconds=BOUND))
         (tmp_path / "busy-forward-1").touch()
         await until(run.rank_0_waits, "rank 0 waits in its forward pass")
         (tmp_path / "busy-forward-1").unlink()
         await run.steps(5)
         assert run.findings() == []
-        (tmp_path / "end").touch()
-        assert await job.ends(agent) == 0
 
 
 @pytest.mark.parametrize("what", ["worker", "node"])
 async def test_crash_and_silence_are_noticed(tmp_path: Path, warm: Warm, what: str) -> None:
     async with stalled(tmp_path, warm) as run:
-        family = run.job.agents[1].tree()
         if what == "worker":
-            os.kill(run.pid(1), signal.SIGKILL)
+            os.kill(run.job.pid(1), signal.SIGKILL)
+            await until(run.round_ended, "the loss of a worker is noticed")
         else:
-            for process in family:
-                process.suspend()
-            run.job.limit(silence=timedelta(seconds=2))
-        await until(run.round_ended, f"the loss of a {what} is noticed")
-        run.job.limit(silence=AGES)
-        if what == "node":
-            for process in family:
-                process.resume()
+            async with run.job.silent(run.job.agents[1]):
+                await until(run.round_ended, "the loss of a node is noticed")

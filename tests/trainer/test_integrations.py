@@ -6,7 +6,6 @@ Each step's loss is that of a training in which nothing happened: the state is r
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -19,9 +18,8 @@ from elasticjob.trainer.agent.script import Script, imports, preloads
 from lab.jobs.training.device import WORKERS
 from lab.jobs.training.harness import Scenario, scenario
 from lab.jobs.training.warm import Warm, warm_process
-from lab.paths import SCRIPTS
+from lab.paths import EXAMPLES, ROOT, SCRIPTS
 
-EXAMPLES = Path("examples").resolve()
 EPOCHS, BATCHES = 3, 96  # batches of all epochs and workers together
 STEPS = {"fsdp": 30} | dict.fromkeys(("huggingface", "lightning", "accelerate"), BATCHES // WORKERS)
 KILLED = 23
@@ -89,10 +87,8 @@ async def test_killed_at_any_micro_batch_the_training_is_the_same(
     tmp_path: Path, warm: Warm, name: str
 ) -> None:
     """Bit for bit: weights, callbacks, scaler, and what is logged from the last whole step on."""
-    script = [str(KILLS / f"with_{name}.py"), str(tmp_path)]
-    process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
-    output = (await process.stdout.read()).decode()
-    assert await process.wait() == 0, output
+    code, output = await warm.output(KILLS / f"with_{name}.py", tmp_path, PYTHONPATH=str(ROOT))
+    assert code == 0, output
     assert "Didn't find an RNG file" not in output
     plain, *killed = (json.loads(line) for line in output.splitlines() if line.startswith('{"'))
     assert [each.pop("kill") for each in killed] == list(range(1, 11))
@@ -103,27 +99,28 @@ async def test_killed_at_any_micro_batch_the_training_is_the_same(
         assert each == plain
 
 
+def steps_in(folder: Path) -> int:
+    """Return how many steps were taken by all that recorded them there."""
+    return sum(file.read_text().count('"step"') for file in folder.glob("*.jsonl"))
+
+
 @pytest.mark.parametrize(("name", "more"), [("huggingface", 7), ("lightning", 6), ("accelerate", 7)])
 async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
     tmp_path: Path, warm: Warm, name: str, more: int
 ) -> None:
     """Not before it is to make more steps; Lightning has ended the epoch then."""
-    script = [str(STOPS / f"with_{name}.py"), str(tmp_path), "--records=12", "--batch=4", "--save-every=100"]
+    given = (STOPS / f"with_{name}.py", tmp_path, "--records=12", "--batch=4", "--save-every=100")
     steps = []
     for arguments in (("--epochs=3", "--stop=5"), ("--epochs=3",), ("--epochs=3",), ("--epochs=4",)):
-        process = await warm.run([*script, *arguments], {**os.environ, "PYTHONPATH": os.getcwd()})
-        output = (await process.stdout.read()).decode()
-        assert await process.wait() == 0, output
-        lines = tmp_path / f"{process.pid}.jsonl"
-        steps.append(lines.read_text().count('"step"') if lines.exists() else 0)
-    assert steps == [5, 0, 0, more]
+        code, output = await warm.output(*given, *arguments, PYTHONPATH=str(ROOT))
+        assert code == 0, output
+        steps.append(steps_in(tmp_path))
+    assert steps == [5, 5, 5, 5 + more]
 
 
 async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm: Warm) -> None:
-    script = [str(KILLS.parent / "refused.py"), str(tmp_path)]
-    process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
-    output = (await process.stdout.read()).decode()
-    assert await process.wait() == 0, output
+    code, output = await warm.output(KILLS.parent / "refused.py", tmp_path, PYTHONPATH=str(ROOT))
+    assert code == 0, output
     assert output.splitlines() == [
         "TypeError: Divides divides the model, and ElasticCallback copies whole ones: use DDP",
         "TypeError: ZeroRedundancyOptimizer divides its state: ElasticCallback copies whole ones",

@@ -34,15 +34,13 @@ async def test_killed_workers_are_replaced_and_nothing_is_lost(tmp_path: Path, w
 
 
 async def test_elastic_script_under_another_launcher_says_what_to_do(warm: Warm) -> None:
-    launched = {**os.environ, "WORLD_SIZE": "2", "RANK": "0"}
-    process = await warm.run([str(TRAINED / "counted.py"), "1"], launched)
-    assert b"start it with `elasticjob run`" in await process.stdout.read()
-    assert await process.wait() == 1
+    code, output = await warm.output(TRAINED / "counted.py", 1, WORLD_SIZE="2", RANK="0")
+    assert "start it with `elasticjob run`" in output
+    assert code == 1
 
 
 async def test_script_trains_alone_without_an_agent(tmp_path: Path, warm: Warm) -> None:
-    process = await warm.run([str(TRAINED / "counted.py"), "2"], {**os.environ, "COUNTED": str(tmp_path)})
-    output = await process.stdout.read()
+    _, output = await warm.output(TRAINED / "counted.py", 2, COUNTED=str(tmp_path))
     result = json.loads(output.splitlines()[-1])
     assert result["parameters"] == pytest.approx(trained_alone(SIZE, BATCH, 2, CLIP)[0], abs=1e-6)
 

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import pytest
 
-import elasticjob
-from lab.jobs.training.harness import HELD, Scenario, scenario
+from lab.jobs.training.harness import HELD, scenario
 from lab.jobs.training.warm import Warm
+from lab.paths import EXAMPLES
 from lab.processes import run
 from lab.waiting import PATIENCE
 
-PLAIN = Path(elasticjob.__file__).resolve().parent.parent / "examples" / "digits" / "plain_ddp.py"
+PLAIN = EXAMPLES / "digits" / "plain_ddp.py"
 
 
-def starts(job: Scenario) -> list[str]:
-    """Return what the plain script says when it starts, from rank 0."""
-    return [line.text for line in job.lines if "rank 0 of" in line.text]
+STARTS = "rank 0 of"
+"""What the plain script says when it starts, from rank 0."""
 
 
 def waiting(folder: Path, epoch: int) -> Path:
@@ -36,11 +35,6 @@ def waiting(folder: Path, epoch: int) -> Path:
     return script
 
 
-def record(job: Scenario, text: str) -> bool:
-    """Whether anybody said `text`."""
-    return any(text in line.text for line in job.lines)
-
-
 @pytest.mark.story
 async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(
     tmp_path: Path, warm: Warm
@@ -48,16 +42,16 @@ async def test_killed_worker_of_a_plain_script_goes_on_from_its_checkpoint(
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
         script, arguments = waiting(tmp_path, 2), ("--epochs", 4, "--checkpoint", tmp_path / "digits.pt")
         agents = [await job.agent(index, script, *arguments) for index in (0, 1)]
-        await job.until(lambda: record(job, "epoch 1:"))
+        await job.until(lambda: job.said("epoch 1:"))
         workers = [process for process in agents[1].tree() if os.getpgid(process.pid) == process.pid]
         os.kill(workers[-1].pid, signal.SIGKILL)
-        await job.until(lambda: len(starts(job)) == 2)
+        await job.until(lambda: len(job.said(STARTS)) == 2)
         job.let_end()
         assert [await job.ends(agent) for agent in agents] == [0, 0]
-        assert starts(job)[0] == "rank 0 of 2 starts with epoch 0"
-        assert len(starts(job)) == 2
-        assert not starts(job)[1].endswith("epoch 0")
-        assert record(job, "done:")
+        assert job.said(STARTS)[0] == "rank 0 of 2 starts with epoch 0"
+        assert len(job.said(STARTS)) == 2
+        assert not job.said(STARTS)[1].endswith("epoch 0")
+        assert job.said("done:")
 
 
 @pytest.mark.story
@@ -91,13 +85,13 @@ async def test_torchrun_finds_our_rendezvous(tmp_path: Path, warm: Warm) -> None
     script.write_text(MEETS)
     async with scenario(tmp_path, warm, nodes=(1, 2)) as job:
         nodes = [await job.torchrun(0, script)]
-        await job.until(lambda: starts(job))
+        await job.until(lambda: job.said(STARTS))
         nodes.append(await job.torchrun(1, script))
-        await job.until(lambda: len(starts(job)) == 2)
+        await job.until(lambda: len(job.said(STARTS)) == 2)
         job.let_end()
         assert [await job.ends(node) for node in nodes] == [0, 0]
-        assert [text.split("]:")[-1].strip() for text in starts(job)] == ["rank 0 of 1", "rank 0 of 2"]
-        assert record(job, "done:")
+        assert [text.split("]:")[-1].strip() for text in job.said(STARTS)] == ["rank 0 of 1", "rank 0 of 2"]
+        assert job.said("done:")
 
 
 @pytest.mark.story

@@ -36,10 +36,14 @@ def hold(folder: Path, port: int) -> None:
     raise SystemExit(asyncio.run(main.run(settings)))
 
 
+def way_in(folder: Path, node: str) -> Way:
+    """Return how a process of a node reaches the master of a folder."""
+    return Way(address=(folder / "address").read_text(), token_file=str(folder / "token"), node=node)
+
+
 def consume(folder: Path, dataset: Dataset, worker: str) -> None:
     """Be a consumer that writes the records of each lease to a file before it reports them."""
-    way = Way(address=(folder / "address").read_text(), token_file=str(folder / "token"), node="node-0")
-    with Shards(dataset, worker=worker, way=way) as shards:
+    with Shards(dataset, worker=worker, way=way_in(folder, "node-0")) as shards:
         for shard in shards:
             lines = "".join(f"{shard.epoch} {record}\n" for record in shard.records)
             (folder / "out" / f"{shard.number}-{shard.lease}").write_text(lines)
@@ -53,6 +57,10 @@ class Consumed:
     dataset: Dataset
     port: int
     processes: dict[str, ForkServerProcess] = field(default_factory=dict)
+
+    def way(self, node: str) -> Way:
+        """Return how a process of a node reaches the master."""
+        return way_in(self.folder, node)
 
     def start(self, name: str) -> None:
         """Start the master, or a consumer."""

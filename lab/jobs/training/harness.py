@@ -95,6 +95,18 @@ class Scenario(Agents):
         changed = self.master.job.spec.limits.but(**limits)
         self.master.observe(lambda job, _: job.but(spec=job.spec.but(limits=changed)))
 
+    @asynccontextmanager
+    async def silent(self, agent: Agent, *, comes_back: bool = True) -> AsyncIterator[None]:
+        """Stop an agent and all below it, which the master notices soon; let them go on in the end."""
+        stopped = agent.tree()
+        for process in stopped:
+            process.suspend()
+        self.limit(silence=timedelta(seconds=4))
+        yield
+        self.limit(silence=AGES)
+        for process in stopped if comes_back else ():
+            process.resume()
+
     def let_end(self) -> None:
         """Let a held training end with its epoch."""
         (self.counted / "open").touch()
@@ -127,6 +139,14 @@ class Scenario(Agents):
         async with asyncio.timeout(PATIENCE):
             await asyncio.shield(self.readers[self.agents.index(agent)])
             return await agent.process.wait()
+
+    def said(self, words: str) -> list[str]:
+        """Return the lines with these words."""
+        return [line.text for line in self.lines if words in line.text]
+
+    def pid(self, rank: int) -> int:
+        """Return the process of a rank's last counted step."""
+        return int(next(step["pid"] for step in reversed(self.steps()) if step["rank"] == rank))
 
     def steps(self, node: str = "") -> list[dict[str, Any]]:
         """Return the counted steps in the order in which they were printed."""

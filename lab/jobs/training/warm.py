@@ -67,6 +67,12 @@ class Warm:
         """Run a Python script, or a module, in a process that has imported torch."""
         return await self._fork(RUN, command, environment, module=module)
 
+    async def output(self, *command: object, **variables: str) -> tuple[int, str]:
+        """Run a Python script to its end, with variables beside ours; return its exit code and output."""
+        process = await self.run([*map(str, command)], {**os.environ, **variables})
+        printed = await process.stdout.read()
+        return await process.wait(), printed.decode()
+
     async def _fork(
         self, slot: int, command: Sequence[str], environment: Mapping[str, str], *, module: bool = False
     ) -> Process:

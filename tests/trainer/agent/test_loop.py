@@ -50,10 +50,6 @@ class Alone(MasterClient):
         return Empty()
 
 
-def keeper(folder: Path) -> Keeper:
-    return Keeper(folder, "a", "", "127.0.0.1")
-
-
 def settings(folder: Path, *command: str, pod: str = "") -> Settings:
     place = Place(
         node="a",
@@ -68,13 +64,18 @@ def settings(folder: Path, *command: str, pod: str = "") -> Settings:
     return Settings(place, Script(command[0], command[1:], python=False), start=Start.COLD)
 
 
+def agent(given: Settings, master: MasterClient, folder: Path, **more: Any) -> Agent:
+    """Return an agent of these settings."""
+    return Agent(given, os.environ, master, folder, Keeper(folder, "a", "", "127.0.0.1"), **more)
+
+
 async def test_agent_whose_own_task_fails_ends_with_that_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "elasticjob.agent")
     given = settings(tmp_path, "sleep", "600")
     async with asyncio.timeout(PATIENCE):
-        assert await Agent(given, os.environ, Wrong("127.0.0.1:1"), tmp_path, keeper(tmp_path)).run() == 1
+        assert await agent(given, Wrong("127.0.0.1:1"), tmp_path).run() == 1
     words = json.loads((tmp_path / "words").read_text())
     assert words["message"] == "LookupError: a bug of ours"
     assert "Traceback" in caplog.text
@@ -100,7 +101,7 @@ async def test_a_node_says_once_that_it_has_found_the_master(
     caplog.set_level(logging.INFO, "elasticjob.agent")
     given, master = settings(tmp_path, "sleep", "0.1"), Answers("127.0.0.1:1")
     async with asyncio.timeout(PATIENCE):
-        await Agent(given, os.environ, master, tmp_path, keeper(tmp_path)).run()
+        await agent(given, master, tmp_path).run()
     assert master.beats == 3
     assert caplog.messages.count("found the master at 127.0.0.1:1") == 1
 
@@ -115,8 +116,7 @@ async def test_worker_that_the_kernel_killed_for_memory_is_told_from_another(
     dies = f"echo oom_kill {counted} > {cgroup.events}; kill -9 $$"
     given = replace(settings(tmp_path, "sh", "-c", dies, pod="a-0"), max_restarts=0)
     async with asyncio.timeout(PATIENCE):
-        agent = Agent(given, os.environ, Alone("127.0.0.1:1"), tmp_path, keeper(tmp_path), cgroup=cgroup)
-        assert await agent.run() == 137
+        assert await agent(given, Alone("127.0.0.1:1"), tmp_path, cgroup=cgroup).run() == 137
     words = json.loads((tmp_path / "words").read_text())
     assert words["reason"] == reason
     assert ("of 160Mi up to a second before" in words["message"]) is (reason == "OOMKilled")
@@ -147,9 +147,7 @@ async def test_the_memory_of_the_agent_itself_is_reported(tmp_path: Path, in_con
     ):
         (tmp_path / name).write_text(text)
     given, master = settings(tmp_path, "sleep", "600"), Hears("127.0.0.1:1")
-    running = asyncio.create_task(
-        Agent(given, os.environ, master, tmp_path, keeper(tmp_path), cgroup=cgroup).run()
-    )
+    running = asyncio.create_task(agent(given, master, tmp_path, cgroup=cgroup).run())
     async with asyncio.timeout(PATIENCE):
         usage = await master.usage
     running.cancel()

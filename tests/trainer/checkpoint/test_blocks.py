@@ -33,6 +33,14 @@ def save(writer: Writer, step: int, *, dies: bool = False) -> None:
         part.seal(block, body, AT)
 
 
+def saved(folder: Path, *steps: int) -> Writer:
+    """Return a writer that has saved these steps."""
+    writer = Writer(folder, "slot-0")
+    for step in steps:
+        save(writer, step)
+    return writer
+
+
 def steps(folder: Path) -> list[int]:
     return [each.head.step for each in memory.blocks_of(folder)]
 
@@ -53,19 +61,16 @@ def test_the_newest_two_are_kept_in_two_blocks(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_dies_leaves_the_block_before(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, "slot-0")
-    save(writer, 1)
-    save(writer, 2)
+    writer = saved(tmp_path, 1, 2)
     with pytest.raises(Died):
         save(writer, 3, dies=True)
     assert steps(tmp_path) == [2]
-    save(Writer(tmp_path, "slot-0"), 4)  # the process that comes after it
+    saved(tmp_path, 4)  # by the process that comes after it
     assert steps(tmp_path) == [4, 2]
 
 
 def test_a_block_that_is_read_is_not_overwritten_and_holds_nobody_up(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, "slot-0")
-    save(writer, 1)
+    writer = saved(tmp_path, 1)
     with memory.reading(memory.blocks_of(tmp_path)[0].path) as block:
         for step in (2, 3, 4):
             save(writer, step)
@@ -76,9 +81,7 @@ def test_a_block_that_is_read_is_not_overwritten_and_holds_nobody_up(tmp_path: P
 
 
 def test_without_a_free_block_the_newest_one_stays(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, "slot-0")
-    for step in (1, 2):
-        save(writer, step)
+    writer = saved(tmp_path, 1, 2)
     locks = [memory.lock(each.path, fcntl.LOCK_SH) for each in memory.blocks_of(tmp_path)]
     save(writer, 3)
     with pytest.raises(NoRoom, match=r"other blocks of slot-0 .* are being read"):
@@ -95,9 +98,7 @@ def test_memory_is_taken_for_the_first_saves_and_never_from_a_whole_block(tmp_pa
     assert set(pages) == {"slot-0.0", "slot-0.1"}
     assert all(pages.values())
     assert steps(tmp_path) == []
-    writer = Writer(tmp_path, "slot-0")
-    for step in (1, 2, 3):
-        save(writer, step)
+    saved(tmp_path, 1, 2, 3)
     for size in (1 << 16, 1 << 50):
         Writer(tmp_path, "slot-0").prepare(size)
         assert steps(tmp_path) == [3, 2]
@@ -125,8 +126,7 @@ def test_a_block_is_pinned_while_it_is_mapped(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_an_error_and_no_signal(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, "slot-0")
-    save(writer, 1)
+    writer = saved(tmp_path, 1)
     with pytest.raises(NoRoom, match="no memory for a checkpoint of"), writer.block(1 << 50):
         pass
     assert steps(tmp_path) == [1]

@@ -23,6 +23,14 @@ def save(to: Storage, step: int, keep: int = 2) -> None:
     to.commit(Manifest(step, 1, tuple(parts)), keep)
 
 
+def saved(folder: Path, *steps: int) -> Storage:
+    """Return a place with checkpoints of these steps."""
+    place = Storage(str(folder))
+    for step in steps:
+        save(place, step)
+    return place
+
+
 def read(of: Storage, step: int) -> bytes:
     return b"".join(chunk for part in of.manifest(step).parts for chunk in of.chunks(step, part))
 
@@ -51,9 +59,7 @@ def test_a_place_that_can_never_be_a_folder_is_refused_where_it_is_given(tmp_pat
 
 @pytest.mark.parametrize("cut", [*range(0, 2 * SIZE + 400, 157)])
 def test_a_save_that_is_killed_at_any_byte_leaves_the_one_before(tmp_path: Path, cut: int) -> None:
-    place = Storage(str(tmp_path))
-    save(place, 1)
-    save(place, 2)
+    place = saved(tmp_path, 1, 2)
     if not (pid := os.fork()):
         left = [cut]
 
@@ -78,9 +84,7 @@ def test_a_save_that_is_killed_at_any_byte_leaves_the_one_before(tmp_path: Path,
 
 @pytest.mark.parametrize("cut", range(7))
 def test_a_removal_that_is_killed_leaves_no_half_checkpoint(tmp_path: Path, cut: int) -> None:
-    place = Storage(str(tmp_path))
-    save(place, 1)
-    save(place, 2)
+    place = saved(tmp_path, 1, 2)
     if not (pid := os.fork()):
         done = [0]
         unlink = os.unlink
@@ -102,8 +106,7 @@ def test_a_removal_that_is_killed_leaves_no_half_checkpoint(tmp_path: Path, cut:
 
 @pytest.mark.parametrize("damage", [lambda found: found[:-1], lambda found: found[:-1] + b"!", lambda _: b""])
 def test_a_damaged_part_is_told(tmp_path: Path, damage: Any) -> None:
-    place = Storage(str(tmp_path))
-    save(place, 1)
+    place = saved(tmp_path, 1)
     path = next(tmp_path.glob("*/part-00001*"))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(
@@ -113,8 +116,7 @@ def test_a_damaged_part_is_told(tmp_path: Path, damage: Any) -> None:
 
 
 def test_a_checkpoint_set_aside_does_not_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    place = Storage(str(tmp_path))
-    save(place, 1)
+    place = saved(tmp_path, 1)
     place.set_aside(1, "it is bad")
     place.set_aside(1, "it is bad")  # another worker was first
     assert place.steps() == []

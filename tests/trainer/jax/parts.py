@@ -9,39 +9,27 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from elasticjob.trainer.jax import coordination, older
+from elasticjob.trainer.jax.arrays import on_device, pack, unpack
+from elasticjob.trainer.jax.elastic import Elastic
+from elasticjob.trainer.jax.peers import apart, concatenate
+from elasticjob.trainer.jax.relay import Relay
+from elasticjob.trainer.jax.state import State
+from elasticjob.trainer.jax.step import mean_of, times
+from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.records.sampler import Window
 from elasticjob.trainer.shards import Dataset
 
-pytestmark = pytest.mark.story
-
-
-def parts() -> Any:
-    """Import the library where a test runs: only the extra `jax` has JAX."""
-    import jax
-
-    from elasticjob.trainer.jax import arrays, coordination, elastic, older, peers, relay, state, step
-
-    return SimpleNamespace(
-        jax=jax,
-        coordination=coordination,
-        elastic=elastic,
-        peers=peers,
-        arrays=arrays,
-        older=older,
-        relay=relay,
-        state=state,
-        step=step,
-    )
-
 
 def test_jax_has_the_private_parts_that_new_worlds_need() -> None:
-    found = parts()
-    assert found.coordination.missing() == ""
-    assert found.jax.distributed.is_initialized() is False
-    assert found.coordination.private().state.client is None
+    assert coordination.missing() == ""
+    assert jax.distributed.is_initialized() is False
+    assert coordination.private().state.client is None
 
 
 @pytest.mark.parametrize(
@@ -59,43 +47,41 @@ def test_jax_has_the_private_parts_that_new_worlds_need() -> None:
 def test_what_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, name: str, there: object, sentence: str
 ) -> None:
-    found = parts()
-    private = found.coordination.private()
+    private = coordination.private()
     setattr(private, name, there)
-    monkeypatch.setattr(found.coordination, "private", lambda: private)
-    assert sentence in found.coordination.missing()
+    monkeypatch.setattr(coordination, "private", lambda: private)
+    assert sentence in coordination.missing()
 
 
-def example(jax: Any) -> dict[str, Any]:
+def example() -> dict[str, Any]:
     """A state with leaves of all kinds."""
     return {
-        "weights": [jax.numpy.arange(6.0).reshape(2, 3), jax.numpy.ones((), jax.numpy.bfloat16)],
+        "weights": [jnp.arange(6.0).reshape(2, 3), jnp.ones((), jnp.bfloat16)],
         "minus": np.array([-0.0, np.nan], np.float32),
         "key": jax.random.key(3),
         "steps": 7,
         "rate": 0.1,
-        "loose": jax.numpy.asarray(2.5),
+        "loose": jnp.asarray(2.5),
         "on": True,
         "none": None,
     }
 
 
 def test_a_state_arrives_as_it_was() -> None:
-    found = parts()
-    given = found.state.State(example(found.jax), whole=True, done=found.state.Done(3, 48, 1, 16, 0.5))
-    other = found.state.State({**example(found.jax), "steps": 0, "rate": 9.0})
-    other.restore(found.arrays.unpack(found.arrays.pack(given.snapshot())), "memory")
+    given = State(example(), whole=True, done=Done(3, 48, 1, 16, 0.5))
+    other = State({**example(), "steps": 0, "rate": 9.0})
+    other.restore(unpack(pack(given.snapshot())), "memory")
     assert other.done == given.done
     before, after = given.snapshot().leaves, other.snapshot().leaves
     assert list(before) == list(after)
     for name, leaf in before.items():
         assert (leaf.kind, leaf.bits.dtype) == (after[name].kind, after[name].bits.dtype)
         assert leaf.bits.tobytes() == after[name].bits.tobytes()
-    tree = found.arrays.on_device(other.tree)
+    tree = on_device(other.tree)
     assert (tree["steps"], tree["on"], tree["none"]) == (7, True, None)
     assert type(tree["steps"]) is int
     assert tree["loose"].weak_type
-    assert found.jax.random.key_impl(tree["key"]) == found.jax.random.key_impl(found.jax.random.key(3))
+    assert jax.random.key_impl(tree["key"]) == jax.random.key_impl(jax.random.key(3))
 
 
 PAIRS: list[tuple[str, str, str]] = [
@@ -134,16 +120,15 @@ PAIRS: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("there", "here", "sentence"), PAIRS)
 def test_the_same_leaf_is_taken_and_another_is_named(there: str, here: str, sentence: str) -> None:
-    found = parts()
-    names = {"jax": found.jax, "jnp": found.jax.numpy, "np": np}
-    kept = found.state.State({"x": eval(there, names)}, whole=True)  # a table of expressions
-    mine = found.state.State({"x": eval(here, names)})
-    drifted = found.state.State({"x": eval(here, names)})
+    names = {"jax": jax, "jnp": jnp, "np": np}
+    kept = State({"x": eval(there, names)}, whole=True)  # a table of expressions
+    mine = State({"x": eval(here, names)})
+    drifted = State({"x": eval(here, names)})
     drifted.tree = {"x": eval(there, names)}
     if not sentence:
         drifted.check(3)
         mine.restore(kept.snapshot(), "run")
-        again = found.state.State(found.arrays.on_device(mine.tree), whole=True)
+        again = State(on_device(mine.tree), whole=True)
         kept.restore(again.snapshot(), "run")  # and back: nobody's first step changes that
         return
     with pytest.raises(ValueError, match="does not fit this script's") as refused:
@@ -155,10 +140,10 @@ def test_the_same_leaf_is_taken_and_another_is_named(there: str, here: str, sent
     assert sentence in str(refused_there.value)
 
 
-def trained(found: Any, folder: Path, change: Callable[[int, Any], Any]) -> Any:
+def trained(folder: Path, change: Callable[[int, Any], Any]) -> Any:
     """Train four steps; `change` gives what the script makes of its state in a step. Return the Elastic."""
-    start = {"weights": found.jax.numpy.zeros(3, found.jax.numpy.bfloat16), "steps": 0}
-    elastic = found.elastic.Elastic(start, Dataset(name="d", size=16), batch=4, checkpoint=folder)
+    start = {"weights": jnp.zeros(3, jnp.bfloat16), "steps": 0}
+    elastic = Elastic(start, Dataset(name="d", size=16), batch=4, checkpoint=folder)
     for step in elastic.steps():
         with step:
             for _ in step:
@@ -192,46 +177,42 @@ def fails(_: Any) -> Any:
 def test_what_no_later_start_takes_is_refused_and_the_step_before_is_kept(
     tmp_path: Path, changed: Callable[[Any], Any], sentence: str
 ) -> None:
-    found = parts()
     with pytest.raises((RuntimeError, TypeError, KeyError)) as refused:
-        trained(found, tmp_path, lambda step, state: changed(state) if step == 3 else state)
+        trained(tmp_path, lambda step, state: changed(state) if step == 3 else state)
     assert sentence in str(refused.value)
     del refused  # and its traceback with the loop, which is left then
     begun: dict[int, Any] = {}
-    again = trained(found, tmp_path, begun.setdefault)
+    again = trained(tmp_path, begun.setdefault)
     assert ([*begun], again.state["steps"], again.state["weights"].tolist()) == ([3, 4], 4, [4, 4, 4])
 
 
 def test_a_checkpoint_of_before_is_read_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    found = parts()
-    jnp = found.jax.numpy
     arrays = (jnp.arange(3.0), np.int32(7), np.array([9, 90, 1, 10], np.int64), np.array([0.5]))
     for step in (8, 9):
         np.savez(
             tmp_path / f"step-{step}",
             *(np.frombuffer(np.asarray(each).tobytes(), np.uint8) for each in arrays),
         )
-    mine = found.state.State({"a": jnp.zeros(3), "steps": 0})
-    kept = found.older.newest(tmp_path, mine.snapshot().leaves)
+    mine = State({"a": jnp.zeros(3), "steps": 0})
+    kept = older.newest(tmp_path, dict(mine.snapshot().leaves))
+    assert kept
     mine.restore(kept, str(tmp_path))
     assert (mine.done.step, mine.done.offset) == (9, 10)
-    tree = found.arrays.on_device(mine.tree)
+    tree = on_device(mine.tree)
     assert (tree["a"].tolist(), tree["steps"]) == ([0, 1, 2], 7)
     assert "recorded neither names nor types" in caplog.text
-    other = found.state.State({"a": jnp.zeros(4), "steps": 0})
+    other = State({"a": jnp.zeros(4), "steps": 0})
     with pytest.raises(ValueError, match="has 12 bytes of state/a, which is float32 4 here: train the same"):
-        found.older.newest(tmp_path, other.snapshot().leaves)
+        older.newest(tmp_path, dict(other.snapshot().leaves))
 
 
 @pytest.mark.parametrize(
     ("kind", "mean"), [("float16", 150.0), ("bfloat16", 1.0078125), ("float32", 1e-3), ("int32", 3)]
 )
 def test_sums_of_half_precision_are_in_whole_precision(kind: str, mean: float) -> None:
-    found = parts()
-    jnp = found.jax.numpy
     given = jnp.full(2, mean, kind)
-    total = sum(found.step.times(given, 512) for _ in range(4))
-    result = found.step.mean_of(total, 2048, given.dtype)
+    total = sum(times(given, 512) for _ in range(4))
+    result = mean_of(total, 2048, given.dtype)
     assert result.dtype == (given.dtype if kind != "int32" else jnp.float32)
     assert result.tolist() == given.tolist()
 
@@ -240,21 +221,19 @@ def test_sums_of_half_precision_are_in_whole_precision(kind: str, mean: float) -
     "given", [3_000_000_000, np.int64(-3_000_000_000), np.full(2, 2**32 + 2**10, np.uint64), True, 0.5, 2j]
 )
 def test_numbers_of_64_bits_are_summed_as_what_they_are(given: Any) -> None:
-    found = parts()
-    total = found.step.times(given, 1) + found.step.times(given, 3)
-    result = found.step.mean_of(total, 4, found.jax.numpy.result_type(given))
+    total = times(given, 1) + times(given, 3)
+    result = mean_of(total, 4, jnp.result_type(given))
     assert result.tolist() == np.asarray(given).tolist()
     assert result.dtype == ("complex64" if isinstance(given, complex) else "float32")
 
 
 def test_a_state_of_something_else_is_refused_by_name() -> None:
-    found = parts()
     with pytest.raises(TypeError, match=r"state\['model'\]\[0\] is a str: a state has arrays and"):
-        found.state.State({"model": ["resnet"]})
+        State({"model": ["resnet"]})
     with pytest.raises(TypeError, match=r"state\['n'\] is int64 with 5000000000, and JAX makes int32 of it"):
-        found.state.State({"n": np.int64(5_000_000_000)})
+        State({"n": np.int64(5_000_000_000)})
     with pytest.raises(TypeError, match="a state has numbers of 64 bits at most"):
-        found.state.State({"n": 2**70})
+        State({"n": 2**70})
 
 
 @pytest.mark.parametrize(
@@ -278,18 +257,16 @@ def test_a_state_of_something_else_is_refused_by_name() -> None:
 def test_wrong_arguments_are_refused_by_name(
     dataset: dict[str, Any], given: dict[str, Any], sentence: str
 ) -> None:
-    found = parts()
     data = Dataset(**{"name": "d", "size": 8, **dataset})
     with pytest.raises((ValueError, TypeError)) as refused:
-        found.elastic.Elastic({}, **{"data": data, "batch": 4, **given})
+        Elastic({}, **{"data": data, "batch": 4, **given})
     assert sentence in str(refused.value)
 
 
 def test_numbers_of_numpy_are_numbers_of_records(tmp_path: Path) -> None:
-    found = parts()
     numbers: dict[str, Any] = {"size": np.int64(8), "seed": np.int64(1)}
-    data = Dataset(name="d", shuffle=True, **numbers)
-    elastic = found.elastic.Elastic({}, data, batch=np.int64(4), save_every=np.int64(1), checkpoint=tmp_path)
+    steps: dict[str, Any] = {"batch": np.int64(4), "save_every": np.int64(1)}
+    elastic = Elastic({}, Dataset(name="d", shuffle=True, **numbers), **steps, checkpoint=tmp_path)
     for step in elastic.steps():
         with step:
             for _ in step:
@@ -299,8 +276,7 @@ def test_numbers_of_numpy_are_numbers_of_records(tmp_path: Path) -> None:
 
 
 def test_records_of_another_worker_do_not_count() -> None:
-    found = parts()
-    elastic = found.elastic.Elastic({}, Dataset(name="d", size=8), batch=4)
+    elastic = Elastic({}, Dataset(name="d", size=8), batch=4)
     step = next(steps := elastic.steps())
     told: list[tuple[int, int]] = []
     with suppress(KeyError), step:
@@ -313,9 +289,8 @@ def test_records_of_another_worker_do_not_count() -> None:
 
 
 def test_a_relay_waits_for_a_target_that_speaks_and_never_says_that_it_is_gone() -> None:
-    found = parts()
     target = socket.create_server(("127.0.0.1", 0))
-    relay = found.relay.Relay(target.getsockname())
+    relay = Relay(target.getsockname())
     near = socket.create_connection(("127.0.0.1", relay.port))
     mute, _ = target.accept()
     mute.close()  # another's, which never speaks: the relay tries again
@@ -335,20 +310,19 @@ def test_a_relay_waits_for_a_target_that_speaks_and_never_says_that_it_is_gone()
 
 
 def test_a_tree_stands_in_one_array_of_each_type() -> None:
-    found = parts()
     numpy_leaf = np.arange(6, dtype=np.int32).reshape(2, 3)
     tree = {
-        "weight": found.jax.numpy.ones((2, 2)),
+        "weight": jnp.ones((2, 2)),
         "flags": numpy_leaf,
-        "half": found.jax.numpy.zeros(3, found.jax.numpy.bfloat16),
-        "loss": found.jax.numpy.float32(5.0),
-        "none": found.jax.numpy.zeros((0, 4)),
+        "half": jnp.zeros(3, jnp.bfloat16),
+        "loss": jnp.float32(5.0),
+        "none": jnp.zeros((0, 4)),
     }
-    leaves = [found.jax.numpy.asarray(leaf) for leaf in tree.values()]
-    arrays = found.peers.concatenate(leaves)
+    leaves = [jnp.asarray(leaf) for leaf in tree.values()]
+    arrays = concatenate(leaves)
     assert sorted(str(each.dtype) for each in arrays) == ["bfloat16", "float32", "int32"]
     assert all(each.ndim == 1 for each in arrays)
-    divided = found.peers.apart(arrays, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+    divided = apart(arrays, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
     again = dict(zip(tree, divided, strict=True))
     assert again.keys() == tree.keys()
     for name, leaf in tree.items():

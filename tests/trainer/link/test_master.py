@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import islice
+from typing import Any
 
 import msgspec
 import pytest
@@ -51,14 +52,26 @@ async def serving(*answers: Answer) -> AsyncIterator[tuple[MasterClient, list[we
         await runner.cleanup()
 
 
-async def orders(request: web.BaseRequest) -> web.StreamResponse:
-    """Answer."""
-    return web.Response(body=msgspec.json.encode(ORDERS), content_type="application/json")
+def reply(**given: Any) -> Answer:
+    """Return what answers with such a response."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(**given)
+
+    return answer
 
 
-async def nothing(request: web.BaseRequest) -> web.StreamResponse:
-    """End a long poll without news."""
-    return web.Response(status=204)
+def problem(code: str, status: int = 409) -> Answer:
+    """Refuse with `code`."""
+    body = msgspec.json.encode(Problem(title="No", status=status, detail="because", code=code))
+    return reply(status=status, body=body, content_type=PROBLEM)
+
+
+orders = reply(body=msgspec.json.encode(ORDERS), content_type="application/json")
+nothing = reply(status=204)  # the end of a long poll without news
+bad_gateway = reply(status=502, text="<html>")  # of what is between us and a master that is not there
+html = reply(text="<html>", content_type="text/html")
+other_json = reply(text='{"pages": []}', content_type="application/json")
 
 
 async def hangs_up(request: web.BaseRequest) -> web.StreamResponse:
@@ -66,21 +79,6 @@ async def hangs_up(request: web.BaseRequest) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
-
-
-async def bad_gateway(request: web.BaseRequest) -> web.StreamResponse:
-    """Answer as something between us and a master that is not there."""
-    return web.Response(status=502, text="<html>")
-
-
-def problem(code: str, status: int = 409) -> Answer:
-    """Refuse with `code`."""
-
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        body = msgspec.json.encode(Problem(title="No", status=status, detail="because", code=code))
-        return web.Response(status=status, body=body, content_type=PROBLEM)
-
-    return answer
 
 
 async def test_answer_has_the_type_that_the_question_names() -> None:
@@ -126,16 +124,6 @@ async def test_silence_is_an_error_that_says_where_and_what_to_check() -> None:
             match=f"master at {address} did not answer Watch .*\\(Connection refused\\); is its pod running",
         ):
             await master.call(WATCH)
-
-
-async def html(request: web.BaseRequest) -> web.StreamResponse:
-    """Answer as a web page does."""
-    return web.Response(text="<html>", content_type="text/html")
-
-
-async def other_json(request: web.BaseRequest) -> web.StreamResponse:
-    """Answer as another API does."""
-    return web.Response(text='{"pages": []}', content_type="application/json")
 
 
 @pytest.mark.parametrize("answer", [html, other_json])

@@ -11,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-import elasticjob
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import read
 from lab.jobs.training.consumers import consuming
-from lab.paths import SCRIPTS
+from lab.paths import EXAMPLES, SCRIPTS
 from lab.programs.training import environment_of
 from lab.waiting import PATIENCE, wait_until
 
 COUNTER = SCRIPTS / "e2e" / "seen.py"
-EXAMPLES = Path(elasticjob.__file__).resolve().parent.parent / "examples"
 SERVE = ("-m", "elasticjob.trainer.store.serve")
 
 

@@ -30,8 +30,16 @@ from elasticjob.trainer.store.wire import Partitions
 from lab.archives import unpack
 
 SEEN, USERS = Table("seen", 1, SGD(1.0), Zeros()), Table("a/b", 3, Adam(0.1), seed=4)
-POSITIONS = (Position(dataset=Dataset(name="records", size=200, shard=50), next=2, applied=100),)
 IDS = np.arange(200, dtype=np.int64)
+
+
+def kept(number: int, next: int = 2, applied: int = 100) -> Kept:
+    """Return a checkpoint with the position of its only dataset."""
+    dataset = Dataset(name="records", size=200, shard=50)
+    return Kept(number=number, positions=(Position(dataset=dataset, next=next, applied=applied),))
+
+
+POSITIONS = kept(0).positions
 
 
 def of(partitions: range, count: int) -> Partitions:
@@ -78,7 +86,7 @@ def test_any_number_of_servers_reads_what_others_wrote(tmp_path: Path, where: st
     try:
         assert files.newest() is None
         assert save(files, 7)
-        assert files.newest() == Kept(number=7, positions=POSITIONS)
+        assert files.newest() == kept(7)
         [mine] = files.read(7, [13])
         assert mine == of(range(13, 14), 7)
         assert counts(files.where) == {7.0}
@@ -139,9 +147,7 @@ def test_a_part_that_stays_missing_is_damage(tmp_path: Path, saved: Path, part: 
     seconds[0] = 120.0
     with pytest.raises(Damaged, match=f"missing, for 120 s: .*part-{part:05d}"):
         list(files.read(2, range(PARTITIONS)))
-    newest = files.newest()
-    assert newest
-    assert newest.number == (2 if part else 1)
+    assert files.newest() == kept(2 if part else 1)
 
 
 def test_a_start_waits_for_a_missing_part_and_takes_the_older_checkpoint(tmp_path: Path, saved: Path) -> None:
@@ -155,8 +161,7 @@ def test_a_start_waits_for_a_missing_part_and_takes_the_older_checkpoint(tmp_pat
 
     with Server("127.0.0.1", 0, token="secret", files=files) as server:
         found = ServerCheckpoints(server, files, pause).newest()
-    assert found
-    assert (found.number, seconds) == (1, [120.0])
+    assert (found, seconds) == (kept(1), [120.0])
 
 
 def foreign(path: Path) -> None:
@@ -181,7 +186,7 @@ def test_damage_is_found_and_the_older_one_is_taken(
         with pytest.raises(Damaged, match=r"part-000[04]0-.* is not what was written") as error:
             list(files.read(2, range(PARTITIONS)))
         files.set_aside(2, str(error.value))
-    assert files.newest() == Kept(number=1, positions=POSITIONS)
+    assert files.newest() == kept(1)
     with pytest.raises(Damaged, match="it was set aside"):
         counts(folder, 2)
     assert counts(folder) == {1.0}
@@ -212,7 +217,7 @@ def test_storage_that_cannot_be_read_at_the_start_is_waited_for(
     pauses = list[float]()
     with Server("127.0.0.1", 0, token="secret") as server:
         found = ServerCheckpoints(server, Away(saved), pauses.append).newest()
-    assert found == Kept(number=2, positions=POSITIONS)
+    assert found == kept(2)
     assert caplog.text.count("cannot be read, next look in") == len(pauses) == 2
 
 
@@ -298,7 +303,7 @@ def test_whoever_dies_when_a_checkpoint_that_counts_can_be_read(
     assert counts(folder, counting) == {float(counting)}
     after = Files(folder)
     newest = after.newest()
-    assert newest == Kept(number=3 if left >= 129 else 2, positions=POSITIONS)
+    assert newest == kept(3 if left >= 129 else 2)
     assert counts(folder) == {float(newest.number)}
     assert save(after, 4, servers=3)
     after.keep(4)
@@ -318,18 +323,14 @@ def test_checkpoints_of_earlier_versions_are_read_and_replaced(tmp_path: Path) -
     (tmp_path / "2026").mkdir()
     (tmp_path / "2026" / "of somebody").touch()
     files = Files(tmp_path)
-    newest = files.newest()
-    assert newest
-    assert (newest.number, newest.positions[0].applied) == (9, 100)
+    assert files.newest() == kept(9, next=2, applied=100)
     assert read(tmp_path, "seen")[0].tolist() == list(range(100))
     assert read(tmp_path, "users", 7)[1].shape == (50, 3)
     torn(tmp_path / "9" / "13")
     with pytest.raises(Damaged, match=r"9/13 cannot be read") as error:
         list(files.read(9, range(PARTITIONS)))
     files.set_aside(9, str(error.value))
-    assert files.newest() == Kept(
-        number=7, positions=(Position(dataset=POSITIONS[0].dataset, next=1, applied=50),)
-    )
+    assert files.newest() == kept(7, next=1, applied=50)
     save(files, 10)
     files.keep(10)
     assert {path.name for path in tmp_path.iterdir()} == {"2026", "7", "step-000000010"}

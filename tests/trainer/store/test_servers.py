@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,21 +39,34 @@ from elasticjob.trainer.store.wire import (
 )
 
 SEEN = Table("seen", 1, SGD(1.0), Zeros())
+KEY = Key("records", 0, 0, 1)
 TOKEN = "secret"
 RECORDS = 200
 MEMORY = Path("/dev/shm")  # hundreds of checkpoints, each synced to disk, would be most of the test
 
 
-class Cluster:
-    """Servers as a master directs them."""
+def ids(*rows: int) -> bytes:
+    """Return rows as they are sent."""
+    return np.array(rows, np.int64).tobytes()
 
-    def __init__(self, servers: int, folder: Path) -> None:
-        self.stack, self.files = ExitStack(), Files(folder)
+
+def update(name: str, rows: Sequence[int], *values: float) -> Gradients:
+    """Return gradients of one number for rows."""
+    return Gradients(name, ids(*rows), np.array(values, np.float32).tobytes())
+
+
+class Cluster(ExitStack):
+    """Servers as a master directs them, which a worker with these tables has greeted."""
+
+    def __init__(self, servers: int, folder: Path, *tables: Table) -> None:
+        super().__init__()
+        self.files = Files(folder)
         self.version, self.number, self.servers = 0, 0, list[Server]()
         self.move([self.start() for _ in range(servers)], restores=0)
+        self.greet(*(tables or (SEEN,)))
 
     def start(self) -> Server:
-        return self.stack.enter_context(Server("127.0.0.1", 0, token=TOKEN, files=self.files))
+        return self.enter_context(Server("127.0.0.1", 0, token=TOKEN, files=self.files))
 
     def move(
         self,
@@ -72,12 +85,16 @@ class Cluster:
         for server in {*self.servers, *after} - slow:
             server.use(self.version, tuple(each.address for each in self.servers))
 
-    def push(self, record: int, *, version: int | None = None) -> Answer:
+    def send(self, record: int, *, version: int | None = None) -> Answer:
         """Count a record, in the row of its number."""
-        row = np.array([record], np.int64).tobytes()
-        gradients = Gradients("seen", row, np.array([-1.0], np.float32).tobytes())
         key = Key("records", record // 10, record, record + 1)
-        return self.owner(record).answer(Push(version or self.version, key, (gradients,)))
+        push = Push(version or self.version, key, (update("seen", [record], -1.0),))
+        return self.owner(record).answer(push)
+
+    def count(self, records: Iterable[int]) -> None:
+        """Count records, each of which is taken."""
+        for record in records:
+            assert self.send(record) == Taken()
 
     def owner(self, row: int) -> Server:
         return self.servers[owners(len(self.servers))[row % PARTITIONS]]
@@ -86,16 +103,14 @@ class Cluster:
         """Return how often each record is counted."""
         found = []
         for record in range(RECORDS):
-            answer = self.owner(record).answer(
-                Pull(self.version, "seen", np.array([record], np.int64).tobytes())
-            )
+            answer = self.owner(record).answer(Pull(self.version, "seen", ids(record)))
             assert isinstance(answer, Rows)
             found.append(int(np.frombuffer(answer.values, np.float32)[0]))
         return found
 
-    def greet(self) -> None:
+    def greet(self, *tables: Table) -> None:
         for server in self.servers:
-            assert server.answer(Hello((SEEN,))) == Taken()
+            assert server.answer(Hello(tables)) == Taken()
 
     def save(self, number: int) -> None:
         written = [self.files.write(number, server.copy().partitions, ()) for server in self.servers]
@@ -106,15 +121,11 @@ class Cluster:
 
 
 def test_a_lost_server_is_made_good_by_the_copies_of_the_next_one(tmp_path: Path) -> None:
-    cluster = Cluster(3, tmp_path)
-    with cluster.stack:
-        cluster.greet()
-        for record in range(0, RECORDS, 2):
-            assert cluster.push(record) == Taken()
+    with Cluster(3, tmp_path) as cluster:
+        cluster.count(range(0, RECORDS, 2))
         cluster.lose(cluster.servers[1])
         cluster.move([cluster.servers[0], cluster.start(), cluster.servers[2]])
-        for record in range(RECORDS):
-            assert cluster.push(record) == Taken()
+        cluster.count(range(RECORDS))
         assert cluster.counts() == [1] * RECORDS
 
 
@@ -130,11 +141,8 @@ def test_a_server_that_does_not_answer_is_waited_for_once_in_a_move(
             raise TimeoutError("timed out")
         return connect(address, token, timeout)
 
-    cluster = Cluster(3, tmp_path)
-    with cluster.stack:
-        cluster.greet()
-        for record in range(RECORDS):
-            assert cluster.push(record) == Taken()
+    with Cluster(3, tmp_path) as cluster:
+        cluster.count(range(RECORDS))
         lost = cluster.servers[0]
         cluster.lose(lost)
         monkeypatch.setattr("elasticjob.trainer.store.server.connect", through)
@@ -144,9 +152,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once_in_a_move(
 
 
 def test_two_neighbours_that_are_lost_take_values_with_them(tmp_path: Path) -> None:
-    cluster = Cluster(3, tmp_path)
-    with cluster.stack:
-        cluster.greet()
+    with Cluster(3, tmp_path) as cluster:
         cluster.lose(cluster.servers[1])
         cluster.lose(cluster.servers[2])
         with pytest.raises(Gone, match="partition 21 is nowhere"):
@@ -154,41 +160,31 @@ def test_two_neighbours_that_are_lost_take_values_with_them(tmp_path: Path) -> N
 
 
 def test_all_go_back_to_the_checkpoint_whatever_their_number(tmp_path: Path) -> None:
-    cluster = Cluster(3, tmp_path)
-    with cluster.stack:
-        cluster.greet()
-        for record in range(50):
-            cluster.push(record)
+    with Cluster(3, tmp_path) as cluster:
+        cluster.count(range(50))
         cluster.save(9)
         found = cluster.files.newest()
         assert found is not None
         assert found.number == 9
-        for record in range(50, 100):
-            cluster.push(record)
+        cluster.count(range(50, 100))
         cluster.move([cluster.start() for _ in range(5)], restores=9)
         assert cluster.counts() == [1] * 50 + [0] * (RECORDS - 50)
-        for record in range(RECORDS):
-            cluster.push(record)
+        cluster.count(range(RECORDS))
         assert cluster.counts() == [1] * RECORDS
 
 
 def test_an_update_of_another_version_is_refused_until_the_servers_are_used(tmp_path: Path) -> None:
-    cluster = Cluster(2, tmp_path)
-    with cluster.stack:
-        cluster.greet()
+    with Cluster(2, tmp_path) as cluster:
         cluster.move([*cluster.servers, cluster.start()])
-        late = cluster.push(7, version=cluster.version - 1)
+        late = cluster.send(7, version=cluster.version - 1)
         assert isinstance(late, Refused)
         assert late.later
 
 
 def test_values_of_a_cluster_that_is_lost_before_it_is_used_are_there(tmp_path: Path) -> None:
     """The next change begins when one server has not yet heard that the last one is over."""
-    cluster = Cluster(2, tmp_path)
-    with cluster.stack:
-        cluster.greet()
-        for record in range(RECORDS):
-            assert cluster.push(record) == Taken()
+    with Cluster(2, tmp_path) as cluster:
+        cluster.count(range(RECORDS))
         slow = cluster.start()
         before = [*cluster.servers, slow]
         cluster.move(before, slow={slow})
@@ -198,19 +194,17 @@ def test_values_of_a_cluster_that_is_lost_before_it_is_used_are_there(tmp_path: 
 
 
 def test_a_worker_that_greets_before_a_server_is_used_need_not_greet_again(tmp_path: Path) -> None:
-    cluster = Cluster(1, tmp_path)
-    with cluster.stack:
+    with Cluster(1, tmp_path) as cluster:
         new = [cluster.start(), cluster.start()]
         for server in new:
             assert server.answer(Hello((SEEN,))) == Taken()
         cluster.move(new, restores=0)
-        assert cluster.push(7) == Taken()
+        assert cluster.send(7) == Taken()
         assert cluster.counts()[7] == 1
 
 
 def test_a_stranger_and_nonsense_are_turned_away(tmp_path: Path) -> None:
-    cluster = Cluster(1, tmp_path)
-    with cluster.stack:
+    with Cluster(1, tmp_path) as cluster:
         with pytest.raises(WireError, match="another job's token"):
             connect(cluster.servers[0].address, "guessed", 5.0)
         known = connect(cluster.servers[0].address, TOKEN, 5.0)
@@ -242,72 +236,44 @@ def test_frames_of_nonsense_are_answered_or_end_their_connection_only(frame: lis
 
 
 @pytest.mark.parametrize(
-    ("ids", "values", "why"),
-    [
-        ([1, 1], [1.0, 1.0], "names a row twice"),
-        ([-64], [1.0], "numbers from 0"),
-        ([0], [float("nan")], "no numbers"),
-        ([0], [1.0, 2.0], "8 bytes are not 1 rows of 1 numbers"),
-        ([], [1.0], "4 bytes are not 0 rows of 1 numbers"),
-    ],
-)
-def test_an_update_that_makes_no_sense_changes_nothing(
-    tmp_path: Path, ids: list[int], values: list[float], why: str
-) -> None:
-    cluster = Cluster(1, tmp_path)
-    with cluster.stack:
-        cluster.greet()
-        gradients = Gradients(
-            "seen", np.array(ids, np.int64).tobytes(), np.array(values, np.float32).tobytes()
-        )
-        answer = cluster.servers[0].answer(Push(cluster.version, Key("records", 0, 0, 1), (gradients,)))
-        assert isinstance(answer, Refused)
-        assert why in answer.why
-        assert cluster.counts() == [0] * RECORDS
-
-
-def test_an_update_beyond_float32_changes_no_row_of_any_table(tmp_path: Path) -> None:
-    other = Table("other", 1, Adagrad(1.0), Zeros())
-    row, one = np.array([0], np.int64).tobytes(), np.array([-1.0], np.float32).tobytes()
-    cluster = Cluster(1, tmp_path)
-    with cluster.stack:
-        server = cluster.servers[0]
-        assert server.answer(Hello((SEEN, other))) == Taken()
-        large = Gradients("other", row, np.array([1e30], np.float32).tobytes())
-        push = Push(cluster.version, Key("records", 0, 0, 1), (Gradients("seen", row, one), large))
-        answer = server.answer(push)
-        assert isinstance(answer, Refused)
-        assert "an update of other: numbers are beyond those of float32" in answer.why
-        assert cluster.counts() == [0] * RECORDS
-
-
-@pytest.mark.parametrize(
     ("given", "why"),
     [
+        (Push(1, KEY, (update("seen", [1, 1], 1.0, 1.0),)), "names a row twice"),
+        (Push(1, KEY, (update("seen", [-64], 1.0),)), "numbers from 0"),
+        (Push(1, KEY, (update("seen", [0], float("nan")),)), "no numbers"),
+        (Push(1, KEY, (update("seen", [0], 1.0, 2.0),)), "8 bytes are not 1 rows of 1 numbers"),
+        (Push(1, KEY, (update("seen", [], 1.0),)), "4 bytes are not 0 rows of 1 numbers"),
+        (Push(1, KEY, (update("seen", []),) * 2), "names a table twice"),
+        (
+            Push(1, KEY, (update("seen", [0], -1.0), update("other", [0], 1e30))),
+            "an update of other: numbers are beyond those of float32",
+        ),
         (Pull(1, "seen", bytes(7)), "7 bytes are no ids"),
-        (Pull(1, "seen", np.array([-1], np.int64).tobytes()), "numbers from 0"),
-        (Push(1, Key("records", 0, 0, 1), (Gradients("seen", b"", b""),) * 2), "names a table twice"),
+        (Pull(1, "seen", ids(-1)), "numbers from 0"),
+        (Pull(1, "wide", ids(*range(LARGEST // 8 // WIDEST + 1))), "pull fewer"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, given: Pull | Push, why: str) -> None:
-    cluster = Cluster(1, tmp_path)
-    with cluster.stack:
-        cluster.greet()
+def test_a_request_that_makes_no_sense_is_refused_and_changes_nothing(
+    tmp_path: Path, given: Pull | Push, why: str
+) -> None:
+    tables = (SEEN, Table("other", 1, Adagrad(1.0), Zeros()), Table("wide", WIDEST, SGD(1.0), Zeros()))
+    with Cluster(1, tmp_path, *tables) as cluster:
         answer = cluster.servers[0].answer(given)
         assert isinstance(answer, Refused)
         assert (why in answer.why, answer.later) == (True, False)
+        assert cluster.counts() == [0] * RECORDS
 
 
 @pytest.mark.parametrize(
     ("right", "changed"),
     [
-        (Push(1, Key("records", 0, 0, 1), ()), {"version": -1}),
-        (Push(1, Key("records", 0, 0, 1), ()), {"done": [{"dataset": "records", "numbers": [-1]}]}),
+        (Push(1, KEY, ()), {"version": -1}),
+        (Push(1, KEY, ()), {"done": [{"dataset": "records", "numbers": [-1]}]}),
         (Pull(1, "seen", b""), {"version": -1}),
         (Fetch(1, ()), {"partitions": [-1]}),
-        (Key("records", 0, 0, 1), {"number": -1}),
-        (Key("records", 0, 0, 1), {"end": 0}),
-        (Key("records", 0, 0, 1), {"dataset": ""}),
+        (KEY, {"number": -1}),
+        (KEY, {"end": 0}),
+        (KEY, {"dataset": ""}),
     ],
     ids=str,
 )
@@ -319,18 +285,6 @@ def test_a_message_whose_numbers_cannot_be_is_none(right: Request | Key, changed
         msgspec.convert(sent | changed, kind)
 
 
-def test_a_pull_of_more_rows_than_an_answer_holds_is_refused(tmp_path: Path) -> None:
-    wide = Table("wide", WIDEST, SGD(1.0), Zeros())
-    cluster = Cluster(1, tmp_path)
-    with cluster.stack:
-        assert cluster.servers[0].answer(Hello((wide,))) == Taken()
-        rows = np.arange(LARGEST // 8 // WIDEST + 1, dtype=np.int64).tobytes()
-        answer = cluster.servers[0].answer(Pull(cluster.version, "wide", rows))
-        assert isinstance(answer, Refused)
-        assert "pull fewer" in answer.why
-        assert not answer.later
-
-
 class Histories(RuleBasedStateMachine):
     """Updates, repetitions, changes, losses and checkpoints in any order."""
 
@@ -338,16 +292,15 @@ class Histories(RuleBasedStateMachine):
     def begin(self, servers: int) -> None:
         self.folder = TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
         self.cluster = Cluster(servers, Path(self.folder.name))
-        self.cluster.greet()
         self.counted: set[int] = set()
         self.kept: tuple[int, set[int]] | None = None
 
     @rule(record=st.integers(0, RECORDS - 1))
     def a_record_is_counted(self, record: int) -> None:
         """The batches of a shard come in order, and any may come again."""
-        for each in range(record // 10 * 10, record + 1):
-            assert self.cluster.push(each) == Taken()
-            self.counted.add(each)
+        records = range(record // 10 * 10, record + 1)
+        self.cluster.count(records)
+        self.counted |= {*records}
 
     @rule(after=st.permutations(range(5)), size=st.integers(1, 5), given_up=st.booleans())
     def servers_change(self, after: list[int], size: int, given_up: bool) -> None:
@@ -379,7 +332,7 @@ class Histories(RuleBasedStateMachine):
             self.cluster.lose(server)
         number, self.counted = self.kept[0], set(self.kept[1])
         self.cluster.move([self.cluster.start() for _ in range(size)], restores=number)
-        self.cluster.greet()
+        self.cluster.greet(SEEN)
 
     @invariant()
     def each_record_counts_once(self) -> None:
@@ -397,7 +350,7 @@ class Histories(RuleBasedStateMachine):
                 np.testing.assert_array_equal(part.rows(rows), copy.slabs[own.table.name].rows(rows))
 
     def teardown(self) -> None:
-        self.cluster.stack.close()
+        self.cluster.close()
         self.folder.cleanup()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from elasticjob.api.rpc import environment as names
-from elasticjob.trainer.link.address import Way
 from elasticjob.trainer.parameters import Serving
 from elasticjob.trainer.shards import Dataset
 from elasticjob.trainer.store import SGD, Store, Table, Zeros, read, serve, store
@@ -24,8 +23,8 @@ from elasticjob.trainer.store.server import Server
 from elasticjob.trainer.store.store import Batch, Waits, fits
 from elasticjob.trainer.store.tables import PARTITIONS
 from elasticjob.trainer.store.wire import Gradients, Pull, Push
-from lab.jobs.training.consumers import consuming
-from lab.waiting import PATIENCE
+from lab.jobs.training.consumers import Consumed, consuming, way_in
+from lab.waiting import PATIENCE, wait_until
 
 DATA = Dataset(name="records", size=120, shard=40)
 SEEN = Table("seen", 1, SGD(1.0), Zeros())
@@ -33,33 +32,42 @@ KEY = Key("records", 0, 0, 10)
 
 
 class Place:
-    """A folder with the master's address, and the processes of a job in this one."""
+    """A folder with the master's address and the checkpoints, and the processes of a job in this one."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.kept = folder, folder / "kept"
+    def __init__(self, folder: Path, job: Consumed) -> None:
+        self.folder, self.kept, self.job = folder, folder / "kept", job
         self.kept.mkdir()
 
-    def way(self, node: str) -> Way:
-        address = (self.folder / "address").read_text()
-        return Way(address=address, token_file=str(self.folder / "token"), node=node)
-
-    def serve(self, index: int) -> ExitStack:
-        """Return a server that runs until the stack is closed."""
-        stack, files = ExitStack(), Files(self.kept, patience=0.0)
-        server = stack.enter_context(Server("127.0.0.1", 0, token="secret", files=files))
-        checkpoints, way = ServerCheckpoints(server, files), self.way(f"ps-{index}")
-        stack.enter_context(
-            Serving(server.address, server, checkpoints=checkpoints, copies=True, index=index, way=way)
-        )
+    def serve(self, *indices: int) -> ExitStack:
+        """Return servers that run until the stack is closed."""
+        stack = ExitStack()
+        for index in indices:
+            files, way = Files(self.kept, patience=0.0), way_in(self.folder, f"ps-{index}")
+            server = stack.enter_context(Server("127.0.0.1", 0, token="secret", files=files))
+            checkpoints = ServerCheckpoints(server, files)
+            stack.enter_context(
+                Serving(server.address, server, checkpoints=checkpoints, copies=True, index=index, way=way)
+            )
         return stack
 
     def store(self, node: str) -> Store:
-        return Store([SEEN], DATA, save_every=1e6, way=self.way(node))
+        return Store([SEEN], DATA, save_every=1e6, way=way_in(self.folder, node))
+
+    def findings(self) -> list[str]:
+        """Return what the master has found."""
+        return [each["message"] for each in self.job.status()["findings"]]
 
     def counts(self) -> list[float]:
         ids, rows = read(self.kept, "seen")
         found = dict(zip((ids // PARTITIONS).tolist(), rows[:, 0].tolist(), strict=True))
         return [found.get(record, 0.0) for record in range(DATA.size)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """The place of a job with a master alone."""
+    with consuming(tmp_path, DATA, []) as job:
+        yield Place(tmp_path, job)
 
 
 def push(batch: Batch) -> None:
@@ -68,25 +76,24 @@ def push(batch: Batch) -> None:
     batch.push({"seen": (rows, -np.ones((len(rows), 1)))})
 
 
-def test_servers_change_while_a_worker_waits_for_what_another_one_may_return(tmp_path: Path) -> None:
-    place, idle = Place(tmp_path), threading.Event()
-    with consuming(tmp_path, DATA, []), place.serve(0):
+def test_servers_change_while_a_worker_waits_for_what_another_one_may_return(place: Place) -> None:
+    idle = threading.Event()
 
-        def other() -> None:
-            with place.store("w-1") as store:
-                idle.set()
-                for batch in store.batches(40):
-                    push(batch)
+    def other() -> None:
+        with place.store("w-1") as store:
+            idle.set()
+            for batch in store.batches(40):
+                push(batch)
 
-        thread = threading.Thread(target=other)
+    thread = threading.Thread(target=other)
+    with place.serve(0):
         with place.store("w-0") as store:
             for batch in store.batches(40):
                 if batch.shard.number == 0:
                     thread.start()
                     assert idle.wait(PATIENCE)
                     servers = place.serve(1)
-                    while not store.at_boundary():
-                        threading.Event().wait(0.02)
+                    wait_until(store.at_boundary)
                 push(batch)
         thread.join(PATIENCE)
         assert not thread.is_alive()
@@ -94,103 +101,104 @@ def test_servers_change_while_a_worker_waits_for_what_another_one_may_return(tmp
     assert place.counts() == [1.0] * DATA.size
 
 
-def test_values_that_go_back_in_a_batch_lose_no_record(tmp_path: Path) -> None:
+def test_values_that_go_back_in_a_batch_lose_no_record(place: Place) -> None:
     """The batch at work was pulled from servers that are lost: it is no update of those that follow."""
-    place, made = Place(tmp_path), 0
-    with consuming(tmp_path, DATA, []):
-        servers = [place.serve(0), place.serve(1)]
-        with place.store("w-0") as store:
-            for batch in store.batches(10):
-                made += 1
-                if made == 2:
-                    saved(place, store, 1)
-                if made == 4:
-                    for each in servers:
-                        each.close()
-                    servers = [place.serve(0), place.serve(1)]
-                    store.pull("seen", range(10))
-                push(batch)
-        for each in servers:
-            each.close()
+    made, servers = 0, place.serve(0, 1)
+    with place.store("w-0") as store:
+        for batch in store.batches(10):
+            made += 1
+            if made == 2:
+                saved(place, store, 1)
+            if made == 4:
+                servers.close()
+                servers = place.serve(0, 1)
+                store.pull("seen", range(10))
+            push(batch)
+    servers.close()
     assert made > DATA.size // 10
     assert place.counts() == [1.0] * DATA.size
 
 
-def saved(place: Place, store: Store, number: int) -> list[Path]:
-    """Save until there are so many checkpoints; return their folders."""
-    while len(list(place.kept.glob("*/manifest.json"))) < number:
-        store.save()  # again: while servers change, nothing is saved
-        threading.Event().wait(0.05)
+def attend(store: Store, ask: Callable[[], object]) -> None:
+    """Come to one boundary after another until the answer is true."""
+
+    def answer() -> object:
         store.at_boundary()
-    while store._following.last_checkpoint < int(max(place.kept.iterdir()).name.removeprefix("step-")):
-        threading.Event().wait(0.02)
-    return sorted(place.kept.iterdir())
+        return ask()
+
+    wait_until(answer)
 
 
-def tear(folder: Path, part: int) -> None:
-    """Damage a part of a checkpoint."""
+def saved(place: Place, store: Store, number: int) -> Path:
+    """Save until there are so many checkpoints; return the folder of the newest."""
+
+    def is_saved() -> bool:
+        if len(list(place.kept.glob("*/manifest.json"))) >= number:
+            return True
+        store.save()  # again: while servers change, nothing is saved
+        return False
+
+    attend(store, is_saved)
+    newest = max(place.kept.iterdir())
+    wait_until(lambda: store._following.last_checkpoint >= int(newest.name.removeprefix("step-")))
+    return newest
+
+
+def part_of(folder: Path, part: int) -> Path:
+    """Return the file of a part of a checkpoint."""
     [path] = folder.glob(f"part-{part:05d}-*")
+    return path
+
+
+def tear(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def remove(folder: Path, part: int) -> None:
-    """Remove a part of a checkpoint."""
-    [path] = folder.glob(f"part-{part:05d}-*")
-    path.unlink()
-
-
-@pytest.mark.parametrize(("part", "harm"), [(0, tear), (13, tear), (13, remove)])
+@pytest.mark.parametrize(("part", "harm"), [(0, tear), (13, tear), (13, Path.unlink)])
 def test_values_go_back_to_the_older_checkpoint_if_the_newest_is_damaged(
-    tmp_path: Path, part: int, harm: Callable[[Path, int], None]
+    place: Place, part: int, harm: Callable[[Path], None]
 ) -> None:
-    place, made = Place(tmp_path), 0
-    with consuming(tmp_path, DATA, []) as job:
-        servers = [place.serve(0), place.serve(1)]
-        with place.store("w-0") as store:
-            for batch in store.batches(10):
-                made += 1
-                if made in (2, 4):
-                    newest = saved(place, store, made // 2)[-1]
-                if made == 6:
-                    harm(newest, part)
-                    for each in servers:
-                        each.close()
-                    servers = [place.serve(0), place.serve(1)]
-                push(batch)
-        told = [each["message"] for each in job.status()["findings"]]
-        for each in servers:
-            each.close()
+    made, servers = 0, place.serve(0, 1)
+    with place.store("w-0") as store:
+        for batch in store.batches(10):
+            made += 1
+            if made in (2, 4):
+                newest = saved(place, store, made // 2)
+            if made == 6:
+                harm(part_of(newest, part))
+                servers.close()
+                servers = place.serve(0, 1)
+            push(batch)
+    told = place.findings()
+    servers.close()
     assert part == 0 or any(f"part-{part:05d}-" in each and "is damaged" in each for each in told)
     assert (newest / "manifest.json.damaged").exists()
     assert made == DATA.size // 10 + 5
     assert place.counts() == [1.0] * DATA.size
 
 
-def test_the_next_job_begins_with_the_older_checkpoint_if_the_newest_is_damaged(tmp_path: Path) -> None:
+def test_the_next_job_begins_with_the_older_checkpoint_if_the_newest_is_damaged(place: Place) -> None:
     """Its own are newer than that one, so that a third job has nothing to do."""
-    place, made = Place(tmp_path), list[int]()
-    for job in range(3):
-        folder = tmp_path / str(job)
-        folder.mkdir()
-        place.folder = folder
-        with consuming(folder, DATA, []), place.serve(0), place.serve(1), place.store("w-0") as store:
+    made = list[int]()
+    for number in range(3):
+        place.folder = place.folder / str(number)
+        place.folder.mkdir()
+        with consuming(place.folder, DATA, []), place.serve(0, 1), place.store("w-0") as store:
             made.append(0)
             for batch in store.batches(10):
                 made[-1] += 1
                 push(batch)
-                if (job, made[-1]) == (0, 3):
+                if (number, made[-1]) == (0, 3):
                     saved(place, store, 1)
-        if job == 0:
-            tear(max(place.kept.iterdir()), 40)
-        assert place.counts() == [1.0] * DATA.size if job else True
+        if number == 0:
+            tear(part_of(max(place.kept.iterdir()), 40))
+        assert place.counts() == [1.0] * DATA.size if number else True
     assert made == [12, 10, 0]
 
 
-def test_a_worker_that_leaves_its_loop_by_break_saves_though_another_is_the_first(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    with consuming(tmp_path, DATA, []), place.serve(0), place.store("w-0") as first:
-        while not first._following.is_chief:
-            threading.Event().wait(0.02)
+def test_a_worker_that_leaves_its_loop_by_break_saves_though_another_is_the_first(place: Place) -> None:
+    with place.serve(0), place.store("w-0") as first:
+        wait_until(lambda: first._following.is_chief)
         with place.store("w-1") as store:
             for made, batch in enumerate(store.batches(10), start=1):
                 push(batch)
@@ -201,30 +209,25 @@ def test_a_worker_that_leaves_its_loop_by_break_saves_though_another_is_the_firs
         assert sum(place.counts()) == 20
 
 
-def test_a_save_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    with consuming(tmp_path, DATA, []) as job, place.serve(0), place.store("w-0") as store:
+def test_a_save_that_fails_is_told_and_tried_again(place: Place) -> None:
+    with place.serve(0), place.store("w-0") as store:
         for batch in store.batches(40):
             if batch.start == 0:
                 place.kept.rmdir()
                 place.kept.write_text("in the way")
                 store.save()
-                while not (told := job.status()["findings"]):
-                    threading.Event().wait(0.05)
-                    store.at_boundary()
+                attend(store, place.findings)
+                told = place.findings()
                 place.kept.unlink()
-                while not list(place.kept.glob("*/manifest.json")):
-                    threading.Event().wait(0.05)
-                    store.at_boundary()
+                attend(store, lambda: [*place.kept.glob("*/manifest.json")])
             push(batch)
-    assert "ps-0: checkpoint 2 is not written: " in told[0]["message"]
+    assert "ps-0: checkpoint 2 is not written: " in told[0]
     assert place.counts() == [1.0] * DATA.size
     assert not list(place.kept.glob("*/*.tmp"))
 
 
-def test_rows_are_pulled_before_the_first_batch(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    with consuming(tmp_path, DATA, []), place.serve(0):
+def test_rows_are_pulled_before_the_first_batch(place: Place) -> None:
+    with place.serve(0):
         with place.store("w-0") as store:
             assert store.pull("seen", [3, 4]).tolist() == [[0.0], [0.0]]
             assert sum(len(batch.records) for batch in store.batches(40)) == DATA.size
@@ -232,38 +235,35 @@ def test_rows_are_pulled_before_the_first_batch(tmp_path: Path) -> None:
             place.store("w-1").pull("seen", [3])
 
 
-def test_sigterm_ends_a_worker_after_its_batch_and_others_make_the_rest(tmp_path: Path) -> None:
-    place, before = Place(tmp_path), signal.getsignal(signal.SIGTERM)
-    with consuming(tmp_path, DATA, []), place.serve(0):
-        with place.store("w-0") as store:
-            made = 0
-            for batch in store.batches(10):
-                push(batch)
-                made += 1
-                if made == 2:
-                    signal.raise_signal(signal.SIGTERM)
-        assert made == 2
-        assert signal.getsignal(signal.SIGTERM) == before
-        with place.store("w-1") as store:
-            for batch in store.batches(10):
-                push(batch)
-                made += 1
-    assert made == DATA.size // 10
+def test_sigterm_ends_a_worker_after_its_batch_and_others_make_the_rest(place: Place) -> None:
+    before, made = signal.getsignal(signal.SIGTERM), dict[str, int]()
+    with place.serve(0):
+        for worker in ("w-0", "w-1"):
+            with place.store(worker) as store:
+                for number, batch in enumerate(store.batches(10), start=1):
+                    push(batch)
+                    made[worker] = number
+                    if (worker, number) == ("w-0", 2):
+                        signal.raise_signal(signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) == before
+    assert made == {"w-0": 2, "w-1": DATA.size // 10 - 2}
     assert place.counts() == [1.0] * DATA.size
 
 
-def test_sigterm_ends_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, before = Place(tmp_path), signal.getsignal(signal.SIGTERM)
-    with consuming(tmp_path, DATA, []):
-        monkeypatch.setenv(names.MASTER, (tmp_path / "address").read_text())
-        monkeypatch.setenv(names.TOKEN_FILE, str(tmp_path / "token"))
-        monkeypatch.setenv(names.NODE, "ps-0")
-        monkeypatch.setattr(Serving, "wait", lambda _: signal.raise_signal(signal.SIGTERM))
-        try:
-            with pytest.raises(SystemExit) as ended:
-                serve.main([str(place.kept)])
-        finally:
-            signal.signal(signal.SIGTERM, before)
+def test_sigterm_ends_a_server(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, way = signal.getsignal(signal.SIGTERM), place.job.way("ps-0")
+    for name, value in (
+        (names.MASTER, way.address),
+        (names.TOKEN_FILE, way.token_file),
+        (names.NODE, way.node),
+    ):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(Serving, "wait", lambda _: signal.raise_signal(signal.SIGTERM))
+    try:
+        with pytest.raises(SystemExit) as ended:
+            serve.main([str(place.kept)])
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert ended.value.code == 143
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow's sessions over servers that change; test_sessions.py runs this in a process of its own.
+"""TensorFlow's sessions over servers that change; test_apart.py runs this in a process of its own.
 
 The master is played by `Cluster`: it moves values at once. Servers are of this process, but for one.
 """
@@ -151,27 +151,44 @@ class Cluster:
         files.finish(self.folder, number, merge)
         return tf.train.load_checkpoint(str(self.folder / f"model-{number}"))
 
+    def saved(self, number: int) -> Any:
+        """Save at once; return the checkpoint."""
+        self.save(number)
+        return self.write(number)
+
     def _tell(self, restores: int | None) -> None:
         for worker in self.workers:
             following = worker._following
-            following.version, following.addresses = (
-                self.version,
-                tuple(each.address for each in self.servers),
-            )
+            following.version = self.version
+            following.addresses = tuple(each.address for each in self.servers)
             if restores is not None:
                 following.restored = self.version
 
 
-def train(worker: Servers, *shards: int, used: int = 0) -> dict[str, Any]:
-    """Train with shards of 100 records, 20 in a step; return what the last step fetched."""
-    made: dict[str, Any] = {}
+def counted(checkpoint: Any) -> int:
+    """Return how many records a checkpoint counts, none of them twice."""
+    seen = checkpoint.get_tensor("seen")
+    assert seen.max() == 1
+    return int(seen.sum())
+
+
+def shard_of(number: int) -> Shard:
+    """Return a shard of 100 records."""
+    return Shard(number=number, lease=number, epoch=0, start=100 * number, end=100 * number + 100)
+
+
+def steps_of(worker: Servers, number: int = 0) -> Iterator[Any]:
+    """Yield the records, 20 at a time, of a shard that was dealt to a worker just now, and their steps."""
+    visit = Visit(worker._visits, shard_of(number), worker._following.restored, time.monotonic())
+    return worker._steps_of(visit, 20)
+
+
+def train(worker: Servers, *shards: int) -> None:
+    """Train with shards."""
     for number in shards:
-        first = 100 * number
-        shard = Shard(number=number, lease=number, epoch=0, start=first + used, end=first + 100, used=used)
-        for records, step in worker._steps_of(visit(worker, shard), 20):
+        for records, step in steps_of(worker, number):
             ids = np.asarray(records)
-            made = step(user=ids % 700, score=(ids % 7).astype(np.float32), record=ids) or made
-    return made
+            step(user=ids % 700, score=(ids % 7).astype(np.float32), record=ids)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -216,31 +233,22 @@ def test_values_survive_changes_and_a_checkpoint_counts_each_record(cluster: Clu
     assert cluster.servers[0].newest() is not None
     moments = kept.get_tensor("users/Adam")
     cluster.change(a, c, d, restores=5)
-    cluster.save(7)
-    again = cluster.write(7)
+    again = cluster.saved(7)
     assert (again.get_tensor("users/Adam") == moments).all()
     train(worker, 6, 7)
-    cluster.save(9)
-    last = cluster.write(9)
-    assert last.get_tensor("global_step") == 40
-    seen = last.get_tensor("seen")
-    assert (seen == 1).sum() == 800
-    assert seen.max() == 1
+    last = cluster.saved(9)
+    assert (counted(last), last.get_tensor("global_step")) == (800, 40)
 
 
 def test_a_shard_goes_on_where_it_is_counted_whatever_the_ledger_knows(cluster: Cluster) -> None:
     cluster.change(cluster.server(), cluster.server())
     first = cluster.worker()
-    shard = Shard(number=3, lease=1, epoch=0, start=300, end=400)
-    steps = first._steps_of(visit(first, shard), 20)
+    steps = steps_of(first, 3)
     for _ in range(2):
         records, step = next(steps)
         step(user=np.array(records), score=np.zeros(20), record=np.array(records))
     train(cluster.worker(), 3)
-    cluster.save(1)
-    seen = cluster.write(1).get_tensor("seen")
-    assert seen.sum() == 100
-    assert seen.max() == 1
+    assert counted(cluster.saved(1)) == 100
 
 
 def test_a_count_that_comes_late_takes_none_back(cluster: Cluster) -> None:
@@ -251,8 +259,7 @@ def test_a_count_that_comes_late_takes_none_back(cluster: Cluster) -> None:
     stopped._boundary()
     ids = np.arange(300, 320)
     stopped._make(3, 20, {"user": ids, "score": np.zeros(20), "record": ids})
-    assert other._count(Shard(number=3, lease=2, epoch=0, start=300, end=400)) == 100
-    assert other._count(Shard(number=4, lease=3, epoch=0, start=400, end=500)) == 0
+    assert [other._count(shard_of(number)) for number in (3, 4)] == [100, 0]
 
 
 def test_workers_of_the_same_servers_do_not_end_each_others_sessions(cluster: Cluster) -> None:
@@ -275,8 +282,7 @@ def test_a_worker_that_was_cut_off_counts_nothing(cluster: Cluster) -> None:
     with pytest.raises(LOST):
         worker._make(1, 120, {"user": np.arange(20), "score": np.zeros(20), "record": np.arange(100, 120)})
     train(worker, 1)
-    cluster.save(3)
-    assert cluster.write(3).get_tensor("seen").sum() == 200
+    assert counted(cluster.saved(3)) == 200
 
 
 def test_the_next_first_worker_makes_the_values_if_the_first_one_could_not(cluster: Cluster) -> None:
@@ -333,14 +339,12 @@ def test_values_that_come_twice_in_a_move_change_nothing(cluster: Cluster) -> No
     cluster.change(a, b)
     worker = cluster.worker()
     train(worker, 0)
-    cluster.save(2)
-    cluster.write(2)
+    cluster.saved(2)
     cluster.change(b, a, restores=2)
     train(worker, 1)
     again = (b.address, a.address)
     b.take_over(Move(cluster.version, 1, (a.address, b.address), again, 0, restores=2))
-    cluster.save(3)
-    assert cluster.write(3).get_tensor("seen").sum() == 200
+    assert counted(cluster.saved(3)) == 200
 
 
 def test_a_server_that_was_lost_ends_the_step_and_its_values_are_gone(
@@ -362,17 +366,15 @@ def test_a_server_that_was_lost_ends_the_step_and_its_values_are_gone(
     assert worker._are_well(worker._made[1])
 
 
-def test_a_step_at_a_machine_that_vanished_ends_when_the_values_go_back(mortal: tuple[int, str]) -> None:
+def test_a_step_at_a_machine_that_vanished_ends_when_the_values_go_back(
+    cluster: Cluster, mortal: tuple[int, str]
+) -> None:
     pid, address = mortal
-    worker = Servers(model, Dataset(name="records", size=RECORDS, shard=100), way=WAY)
-    worker._local, worker._address = start_server("127.0.0.1:0")
-    worker._following = worker._visits.following = following = Told()
-    worker._visits.shards = Reports()  # type: ignore[assignment]  # as much of it as a step needs
-    following.version, following.addresses = MORTAL, (address,)
+    worker = cluster.worker()
+    worker._following.version, worker._following.addresses = MORTAL, (address,)
     train(worker, 0)
-    shard = Shard(number=1, lease=1, epoch=0, start=100, end=200)
     ids = np.arange(20)
-    _, step = next(worker._steps_of(visit(worker, shard), 20))
+    _, step = next(steps_of(worker, 1))
     os.kill(pid, signal.SIGSTOP)
     threading.Timer(0.5, worker._renew).start()
     with pytest.raises(tf.errors.CancelledError):
@@ -401,8 +403,7 @@ def test_an_older_checkpoint_is_found_if_the_newest_is_damaged(
     cluster.change(cluster.server())
     train(cluster.worker(), 0)
     for number in (1, 2):
-        cluster.save(number)
-        cluster.write(number)
+        cluster.saved(number)
         found = cluster.servers[0].newest()
         assert found
         assert found.number == number
@@ -417,8 +418,7 @@ def test_values_with_wrong_bytes_are_set_aside_for_the_older_checkpoint(cluster:
     cluster.change(cluster.server())
     train(cluster.worker(), 0)
     for number in (1, 2):
-        cluster.save(number)
-        cluster.write(number)
+        cluster.saved(number)
     data = next(cluster.folder.glob("model-2.data-*"))
     data.write_bytes(bytes(each ^ 1 for each in data.read_bytes()))
     with pytest.raises(Gone, match=r"checkpoint 2 of .* is damaged"):
@@ -445,39 +445,34 @@ def doing(do: Callable[[], float], first: Callable[[], float] = lambda: 0.0) -> 
     return made
 
 
-def visit(worker: Servers, shard: Shard) -> Visit:
-    """Return the visit of a shard that was dealt to a worker just now."""
-    return Visit(worker._visits, shard, worker._following.restored, time.monotonic())
+def fetched(worker: Servers) -> list[Any]:
+    """Return what the steps of a shard fetched."""
+    return [step() for _, step in steps_of(worker)]
 
 
-def steps_of(worker: Servers) -> list[Any]:
-    """Return what the steps of a shard of 100 records, 20 in a step, fetched."""
-    shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
-    return [step() for _, step in worker._steps_of(visit(worker, shard), 20)]
-
-
-@pytest.mark.parametrize("error", [RuntimeError, tf.errors.AbortedError])
-def test_a_step_that_fails_by_itself_ends_with_its_error(cluster: Cluster, error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [
+        (RuntimeError("mine"), False),
+        (tf.errors.AbortedError(None, None, "mine"), False),
+        (RuntimeError("mine"), True),
+    ],
+    ids=["step", "step of TensorFlow", "first values"],
+)
+def test_a_step_that_fails_by_itself_ends_with_its_error(
+    cluster: Cluster, error: Exception, first: bool
+) -> None:
     tried = []
 
     def fail() -> float:
         tried.append(1)
-        raise error(*(None, None, "mine") if issubclass(error, tf.errors.OpError) else ("mine",))
+        raise error
 
     cluster.change(cluster.server(), cluster.server())
     with pytest.raises(tf.errors.OpError, match="mine"):
-        steps_of(cluster.worker(doing(fail)))
+        fetched(cluster.worker(doing(lambda: 0.0, fail) if first else doing(fail)))
     assert len(tried) <= 2
     assert cluster.workers[0]._visits.shards.finished == []  # type: ignore[attr-defined]
-
-
-def test_first_values_that_fail_by_themselves_end_with_their_error(cluster: Cluster) -> None:
-    def fail() -> float:
-        raise RuntimeError("mine")
-
-    cluster.change(cluster.server(), cluster.server())
-    with pytest.raises(tf.errors.OpError, match="mine"):
-        steps_of(cluster.worker(doing(lambda: 0.0, fail)))
 
 
 def test_a_step_may_fail_now_and_then(cluster: Cluster) -> None:
@@ -490,7 +485,7 @@ def test_a_step_may_fail_now_and_then(cluster: Cluster) -> None:
         return 0.0
 
     cluster.change(cluster.server(), cluster.server())
-    assert len([each for each in steps_of(cluster.worker(doing(fail))) if each]) == 5
+    assert len([each for each in fetched(cluster.worker(doing(fail))) if each]) == 5
 
 
 def test_a_step_counts_once_however_long_it_takes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -505,7 +500,7 @@ def test_a_step_counts_once_however_long_it_takes(cluster: Cluster, monkeypatch:
         return 0.0
 
     cluster.change(cluster.server(), cluster.server())
-    made = steps_of(cluster.worker(doing(slow)))
+    made = fetched(cluster.worker(doing(slow)))
     assert [bool(each) for each in made] == [True] * 5
     assert len(tried) == 5
 
@@ -517,10 +512,7 @@ def test_a_session_that_is_broken_is_not_used_for_ever(cluster: Cluster) -> None
     assert worker._now
     worker._now.session = Broken(worker._now.session)
     train(worker, 1)
-    cluster.save(2)
-    seen = cluster.write(2).get_tensor("seen")
-    assert seen.sum() == 200
-    assert seen.max() == 1
+    assert counted(cluster.saved(2)) == 200
 
 
 class Broken:
@@ -585,13 +577,11 @@ def test_layers_of_keras_keep_their_names_and_learn_what_keras_assigns(cluster: 
     worker = cluster.worker(layered)
     for number, servers in enumerate((1, 2, 1)):
         cluster.change(*(cluster.server() for _ in range(servers)))
-        shard = Shard(number=number, lease=number, epoch=0, start=0, end=100)
-        for _, step in worker._steps_of(visit(worker, shard), 20):
+        for _, step in steps_of(worker, number):
             x = dice.normal(3.0, 2.0, (20, 2)).astype(np.float32)
             kept.append(step(x=x)["kept"].tobytes())
             mean, variance = 0.99 * mean + 0.01 * x.mean(0), 0.99 * variance + 0.01 * x.var(0)
-    cluster.save(4)
-    found = cluster.write(4)
+    found = cluster.saved(4)
     assert found.get_tensor("batch_normalization/moving_mean") == pytest.approx(mean, rel=1e-5)
     assert found.get_tensor("batch_normalization/moving_variance") == pytest.approx(variance, rel=1e-5)
     assert len(set(kept)) == 15
@@ -659,30 +649,29 @@ def model_fn(features: Any, labels: Any, mode: str, params: Any) -> EstimatorSpe
     return EstimatorSpec(mode=mode, loss=loss, train_op=train_op, training_hooks=hooks)
 
 
+COLUMNS: dict[str, Any] = {"features": {"user": (tf.int32, [None])}, "labels": (tf.float32, [None])}
+
+
 def test_the_model_function_of_an_estimator_trains(cluster: Cluster) -> None:
-    columns: dict[str, Any] = {"features": {"user": (tf.int32, [None])}, "labels": (tf.float32, [None])}
     cluster.change(cluster.server(), cluster.server())
-    worker = cluster.worker(from_model_fn(model_fn, {"dim": 4}, **columns))
-    shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
+    worker = cluster.worker(from_model_fn(model_fn, {"dim": 4}, **COLUMNS))
     losses = []
-    for records, step in worker._steps_of(visit(worker, shard), 20):
+    for records, step in steps_of(worker):
         made = step(user=np.asarray(records) % 5, labels=np.ones(len(records), np.float32))
         losses.append(made["loss"])
     assert losses[-1] < losses[0]
     with pytest.raises(TypeError, match="hooks"):
-        draw(from_model_fn(model_fn, {"dim": 4, "hooks": True}, **columns), 2, "worker0")
+        draw(from_model_fn(model_fn, {"dim": 4, "hooks": True}, **COLUMNS), 2, "worker0")
 
 
 def test_what_was_trained_is_exported(cluster: Cluster, tmp_path: Path) -> None:
-    columns: dict[str, Any] = {"features": {"user": (tf.int32, [None])}, "labels": (tf.float32, [None])}
-    predict = predict_of(model_fn, {"dim": 4}, features=columns["features"])
+    predict = predict_of(model_fn, {"dim": 4}, features=COLUMNS["features"])
     with pytest.raises(FileNotFoundError, match="no complete checkpoint"):
         export(predict, tmp_path, tmp_path / "out")
     cluster.change(cluster.server(), cluster.server())
-    worker = cluster.worker(from_model_fn(model_fn, {"dim": 4}, **columns))
+    worker = cluster.worker(from_model_fn(model_fn, {"dim": 4}, **COLUMNS))
     worker._folder = tmp_path
-    shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
-    for records, step in worker._steps_of(visit(worker, shard), 20):
+    for records, step in steps_of(worker):
         step(user=np.asarray(records), labels=np.ones(len(records), np.float32))
     cluster.save(1)
     for place, server in enumerate(cluster.servers):
@@ -698,19 +687,18 @@ def test_what_was_trained_is_exported(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="new folder"):
         export(predict, tmp_path, out)
     with pytest.raises(ValueError, match="as the model does that was trained"):
-        export(predict_of(model_fn, {"dim": 8}, features=columns["features"]), tmp_path, tmp_path / "other")
+        export(predict_of(model_fn, {"dim": 8}, features=COLUMNS["features"]), tmp_path, tmp_path / "other")
 
 
 def test_a_step_is_called_once_with_the_values_of_the_model(cluster: Cluster) -> None:
     cluster.change(cluster.server())
     worker = cluster.worker()
-    shard = Shard(number=0, lease=0, epoch=0, start=0, end=100)
-    _, step = next(worker._steps_of(visit(worker, shard), 20))
+    _, step = next(steps_of(worker))
     with pytest.raises(TypeError, match="the step has users, and the model takes record, score, user"):
         step(users=[1])
     with pytest.raises(RuntimeError, match="twice"):
         step(user=[1])
-    steps = worker._steps_of(visit(worker, shard), 20)
+    steps = steps_of(worker)
     next(steps)
     with pytest.raises(RuntimeError, match="not called"):
         next(steps)

@@ -240,39 +240,44 @@ def test_the_rate_with_which_a_schedule_began_is_told() -> None:
     ("before", "now", "sentence"),
     [
         (
-            lambda o: of.CosineAnnealingLR(o, 4),
-            lambda o: of.StepLR(o, 4),
-            "it has T_max, eta_min only there, and gamma, step_size only here (StepLR)",
+            {"scheduler": lambda o: of.CosineAnnealingLR(o, 4)},
+            {"scheduler": lambda o: of.StepLR(o, 4)},
+            "scheduler 0: it has T_max, eta_min only there, and gamma, step_size only here (StepLR); make",
         ),
         (
-            lambda o: of.StepLR(o, 4),
-            lambda o: of.ExponentialLR(o, 0.5),
-            "it has step_size only there, and nothing only here (ExponentialLR)",
+            {"scheduler": lambda o: of.StepLR(o, 4)},
+            {"scheduler": lambda o: of.ExponentialLR(o, 0.5)},
+            "scheduler 0: it has step_size only there, and nothing only here (ExponentialLR); make it as it",
         ),
         (
-            lambda o: of.ChainedScheduler([of.LinearLR(o), of.ExponentialLR(o, 0.9)]),
-            lambda o: of.ChainedScheduler([of.LinearLR(o)]),
-            "it has 2 schedulers in it there, and 1 here",
+            {"scheduler": lambda o: of.ChainedScheduler([of.LinearLR(o), of.ExponentialLR(o, 0.9)])},
+            {"scheduler": lambda o: of.ChainedScheduler([of.LinearLR(o)])},
+            "scheduler 0: it has 2 schedulers in it there, and 1 here; make it as it was",
         ),
         (
-            lambda o: of.ChainedScheduler([of.ExponentialLR(o, 0.9)]),
-            lambda o: of.ChainedScheduler([of.LinearLR(o)]),
-            "it has gamma only there, and end_factor, start_factor, total_iters only here (LinearLR)",
+            {"scheduler": lambda o: of.ChainedScheduler([of.ExponentialLR(o, 0.9)])},
+            {"scheduler": lambda o: of.ChainedScheduler([of.LinearLR(o)])},
+            "it has gamma only there, and end_factor, start_factor, total_iters only here (LinearLR); make",
+        ),
+        ({"scheduler": of_linear}, {}, "has 1 schedulers, and Elastic(...) got 0"),
+        (
+            {"keep": {"seen": {}}},
+            {"keep": {"best": {}}},
+            "keeps ['seen'], and Elastic(keep=...) has ['best']",
+        ),
+        (
+            {"keep": {"ema": nn.Linear(2, 3)}},
+            {"keep": {"ema": nn.Linear(2, 4)}},
+            "does not fit keep['ema']: weight has the shape (3, 2) there and",
         ),
     ],
 )
-def test_a_scheduler_of_another_class_is_refused(before: Schedule, now: Schedule, sentence: str) -> None:
-    new = made(nn.Linear(2, 2), scheduler=now)
-    with pytest.raises(
-        ValueError, match=re.escape(f"does not fit scheduler 0: {sentence}; make it as it was")
-    ):
-        new.restore(stored(made(nn.Linear(2, 2), scheduler=before, steps=3)))
-
-
-def test_another_number_of_schedulers_is_refused() -> None:
-    old = made(nn.Linear(2, 2), scheduler=of_linear)
-    with pytest.raises(ValueError, match=r"of step 0 in /mnt/run has 1 schedulers, and Elastic\(...\) got 0"):
-        made(nn.Linear(2, 2)).restore(stored(old), "/mnt/run")
+def test_schedulers_and_kept_objects_that_are_others_are_refused_by_name(
+    before: dict[str, Any], now: dict[str, Any], sentence: str
+) -> None:
+    told = f"the checkpoint of step 0 in /mnt/run .*{re.escape(sentence)}"
+    with pytest.raises(ValueError, match=told):
+        made(nn.Linear(2, 2), **now).restore(stored(made(nn.Linear(2, 2), steps=3, **before)), "/mnt/run")
 
 
 def test_a_name_that_is_new_in_keep_begins_as_the_script_made_it() -> None:
@@ -282,22 +287,6 @@ def test_a_name_that_is_new_in_keep_begins_as_the_script_made_it() -> None:
         "the checkpoint of step 0 in /mnt/run has no keep ['best']: they begin as the script has made them"
     ]
     assert new.keep == {"seen": {"records": 5}, "best": {"score": 0.0}}
-
-
-def test_a_name_that_is_missing_in_keep_is_refused() -> None:
-    old = made(nn.Linear(2, 2), keep={"seen": {}})
-    with pytest.raises(
-        ValueError, match=r"in /mnt/run keeps \['seen'\], and Elastic\(keep=...\) has \['best'\]"
-    ):
-        made(nn.Linear(2, 2), keep={"best": {}}).restore(stored(old), "/mnt/run")
-
-
-def test_a_kept_model_of_another_shape_is_refused_by_its_name() -> None:
-    old, new = (made(nn.Linear(2, 2), keep={"ema": nn.Linear(2, size)}) for size in (3, 4))
-    with pytest.raises(
-        ValueError, match=r"does not fit keep\['ema'\]: weight has the shape \(3, 2\) there and"
-    ):
-        new.restore(stored(old))
 
 
 def test_going_back_to_a_copy_is_no_change_of_arguments(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from elasticjob.trainer.torch.records.data import permutation
 from lab.jobs.training.harness import scenario
 from lab.jobs.training.warm import Warm
 from lab.scripts.shared import model_at_start, problem
-from lab.truths.counted import BATCH, CLIP, SIZE
+from lab.truths.counted import BATCH, CLIP, SIZE, check
 
 
 def expected(pieces: int, epochs: int) -> float:
@@ -51,10 +51,14 @@ def expected(pieces: int, epochs: int) -> float:
 
 
 @pytest.mark.story
-async def test_the_scale_is_reported(tmp_path: Path, warm: Warm) -> None:
+async def test_the_scale_is_reported_and_three_workers_compute_what_one_does(
+    tmp_path: Path, warm: Warm
+) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         agent = await job.agent(0, "counted.py", 4, flags=("--nproc-per-node", "3"))
         assert await job.ends(agent) == 0
+        check(job, slots=3, epochs=4)
+        assert job.last()["world"] == 3
         training = job.master.job.training
         assert training.progress is not None
         assert training.progress.metrics["gradient_noise_scale"] == pytest.approx(expected(3, 4), rel=1e-4)
@@ -82,8 +86,3 @@ def test_a_step_of_another_world_is_not_counted() -> None:
         noise.finish(round_, 2, 8, parameters)
         noise.learn(sent)
         assert not noise.measures
-
-
-def test_a_negative_number_of_steps_is_refused() -> None:
-    with pytest.raises(ValueError, match="noise_every is -1: give a whole number of steps, or 0 for never"):
-        Noise(-1)

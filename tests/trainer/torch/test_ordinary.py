@@ -29,7 +29,7 @@ from elasticjob.trainer.torch import Elastic, PerEpoch
 from elasticjob.trainer.torch.records.randomness import seed_torch
 from elasticjob.trainer.torch.saving.tree import StateParts, decode, together
 from lab.jobs.training.device import DEVICE
-from tests.trainer.torch.training import steps
+from tests.trainer.torch.training import steps, trained
 
 X = torch.arange(24, dtype=torch.float64).view(12, 2) / 24
 Y = (X.sum(dim=1) > 1).long()
@@ -136,10 +136,6 @@ def test_other_data_within_an_epoch_are_refused(
         return
     with pytest.raises(ValueError, match=f"has taken 6 records of epoch 0 in another order: .*{sentence}"):
         until(6, **changed)
-
-
-def trained(elastic: Elastic, data: Any, loss_of: Callable[[Any], Tensor], **limit: int) -> list[Any]:
-    return list(steps(elastic, data, loss_of, **limit))
 
 
 def simple(**more: Any) -> tuple[Elastic, nn.Sequential]:
@@ -398,25 +394,6 @@ def test_losses_of_half_precision_are_added_up_in_full() -> None:
     data = elastic.loader(DATA, global_batch=12)
     (step,) = trained(elastic, data, lambda batch: (elastic.model(batch[0]).mean() * 0 + 7_000).half())
     assert step.loss == 7_000
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"memory_every": 0}, "memory_every is 0"),
-        ({"save_every": 0}, "save_every is 0"),
-        ({"save_every": "3"}, "save_every is '3': give a whole number of steps"),
-        ({"memory_every": True}, "memory_every is True"),
-        ({"on_change": 3}, "on_change is 3: give a function"),
-        ({"noise_every": -1}, "noise_every is -1"),
-        ({"noise_every": 0.5}, "noise_every is 0.5"),
-        ({"on_nan": "pray"}, 'on_nan is \'pray\': give "skip", "rollback"'),
-        ({"on_nan": "skip", "nan_limit": 0}, "nan_limit is 0"),
-    ],
-)
-def test_arguments_out_of_bounds_are_refused(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        simple(**given)
 
 
 def test_no_two_tensors_have_one_name() -> None:

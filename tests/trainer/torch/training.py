@@ -15,3 +15,8 @@ def steps(elastic: Any, data: Any, loss_of: Callable[[Any], Tensor], **limits: i
             for batch in step:
                 step.backward(loss_of(batch))
         yield step
+
+
+def trained(elastic: Any, data: Any, loss_of: Callable[[Any], Tensor], **limits: int) -> list[Any]:
+    """Take all steps; return them."""
+    return list(steps(elastic, data, loss_of, **limits))

@@ -98,6 +98,11 @@ class Clock:
         return self.now
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 def made(proc: Proc, cgroup: Cgroup | None = None, clock: Clock | None = None) -> Footprint:
     return Footprint(cgroup, {}, proc=proc.root, clock=clock or Clock(), me=ME)
 
@@ -158,17 +163,15 @@ POD: Final = {IN_CLUSTER: "10.0.0.1"}
     ],
 )
 def test_which_cgroup_is_a_container_s_own(
-    tmp_path: Path, proc: Proc, procs: str, environment: dict[str, str], is_own: bool
+    tmp_path: Path, proc: Proc, clock: Clock, procs: str, environment: dict[str, str], is_own: bool
 ) -> None:
-    clock = Clock()
     here = group(tmp_path, {**V2, "cgroup.procs": procs})
     found = Footprint(here, environment, proc=proc.root, clock=clock, me=ME)
     clock.now = PATIENCE
     assert found.read() == (600000 if is_own else PROCESSES)
 
 
-def test_shared_pages_count_once_and_are_an_upper_bound_before(proc: Proc) -> None:
-    clock = Clock()
+def test_shared_pages_count_once_and_are_an_upper_bound_before(proc: Proc, clock: Clock) -> None:
     found = made(proc, clock=clock)
     assert (found.read(), found.peak) == ((50 + 110 + 120 + 120) * PAGE, None)
     clock.now = PATIENCE
@@ -176,8 +179,7 @@ def test_shared_pages_count_once_and_are_an_upper_bound_before(proc: Proc) -> No
     assert found.kernel_peak is None
 
 
-def test_to_tell_shared_pages_apart_may_cost_a_hundredth_of_the_time(proc: Proc) -> None:
-    clock = Clock()
+def test_to_tell_shared_pages_apart_may_cost_a_hundredth_of_the_time(proc: Proc, clock: Clock) -> None:
     found = made(proc, clock=clock)
     clock.now, clock.cost = PATIENCE, 0.05
     assert found.read() == PROCESSES
@@ -191,17 +193,17 @@ def test_to_tell_shared_pages_apart_may_cost_a_hundredth_of_the_time(proc: Proc)
     assert found.read() == PROCESSES + 400 * PAGE
 
 
-def test_below_a_keeper_all_but_itself_counts(proc: Proc) -> None:
+def test_below_a_keeper_all_but_itself_counts(proc: Proc, clock: Clock) -> None:
     """As devcluster's kubelet counts for the limit."""
-    clock = Clock()
     found = Footprint(None, {KEEPER: "1"}, proc=proc.root, clock=clock, me=ME)
     clock.now = PATIENCE
     assert found.read() == PROCESSES + (2 + 1000) * PAGE
     assert supervisor.KEEPER == KEEPER
 
 
-def test_processes_that_end_are_left_out_and_files_that_may_not_be_read_are_unknown(proc: Proc) -> None:
-    clock = Clock()
+def test_processes_that_end_are_left_out_and_files_that_may_not_be_read_are_unknown(
+    proc: Proc, clock: Clock
+) -> None:
     found = made(proc, clock=clock)
     clock.now = PATIENCE
     (proc.root / "9" / "statm").unlink()
@@ -241,10 +243,9 @@ def forks() -> Iterator[int]:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_real_processes_are_counted_as_devcluster_s_kubelet_counts_them() -> None:
+def test_real_processes_are_counted_as_devcluster_s_kubelet_counts_them(clock: Clock) -> None:
     """Four processes that share 64 MiB use 64, not 256; this one is neither above nor below them."""
     with forks() as pid:
-        clock = Clock()
         found = Footprint(None, {}, clock=clock, me=pid)
         assert (found.read() or 0) > 4 * 64 << 20
         clock.now = PATIENCE

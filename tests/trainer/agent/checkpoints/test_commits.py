@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from elasticjob.trainer.checkpoint.flash import Flash, Place
 from elasticjob.trainer.checkpoint.memory import blocks_of
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
-from elasticjob.trainer.link.channel import Copied, Hampered
+from elasticjob.trainer.link.channel import Hampered
 from elasticjob.trainer.torch.saving import tree
 from elasticjob.trainer.torch.saving.tensors import Tensors
 from lab.waiting import until
@@ -34,128 +34,162 @@ LONG = 60.0
 FULL = "/mnt/run: No space left on device"
 
 
+@dataclass
+class Node:
+    """An agent, and the worker beside it, which has part `rank` of a model that is stored in `place`."""
+
+    keeper: Keeper
+    memory: Path
+    place: Path
+    rank: int = 0
+
+    def copies(self, *steps: int) -> list[Any]:
+        """Let the worker copy its part after these steps; return what it tells its agent."""
+        told: list[Any] = []
+        environment = {memory.FOLDER: str(self.memory)}
+        flash = Flash(str(self.place), Tensors(), keep=2, environment=environment, say=told.append)
+        for step in steps:
+            flash.save({"at": step}, Save(step, 1), self.rank, persist=True, exchange=lambda data: [data])
+        flash.close()
+        return told
+
+    def hear(self, told: list[Any]) -> None:
+        for each in told:
+            self.keeper.hear(each)
+
+    def saves(self, *steps: int) -> list[Any]:
+        """Let the worker copy its part, and the agent hear of that; return what it heard."""
+        told = self.copies(*steps)
+        self.hear(told)
+        return told
+
+    async def finish(self, seconds: float = LONG) -> str:
+        """Return what the last save lacks when the run ends."""
+        return await self.keeper.finish(seconds)
+
+    @property
+    def error(self) -> str:
+        """What the agent reports of its saves."""
+        return self.keeper.kept.error
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps that are stored."""
+        return Storage(str(self.place)).steps()
+
+
 @asynccontextmanager
-async def keeper(folder: Path, name: str = "a") -> AsyncIterator[Keeper]:
-    os.makedirs(folder, exist_ok=True)
-    kept = Keeper(folder, name, "", "127.0.0.1")
-    await kept.open(lambda: None)
+async def node(folder: Path, name: str = "a", rank: int = 0) -> AsyncIterator[Node]:
+    os.makedirs(folder / name, exist_ok=True)
+    keeper = Keeper(folder / name, name, "", "127.0.0.1")
+    await keeper.open(lambda: None)
     try:
-        yield kept
+        yield Node(keeper, folder / name, folder / "place", rank)
     finally:
-        await kept.close()
-
-
-def copies(folder: Path, place: Path | str, steps: range, keep: int = 2) -> list[Any]:
-    """Return what a worker tells its agent of saves after these steps."""
-    told: list[Any] = []
-    flash = Flash(str(place), Tensors(), keep=keep, environment={memory.FOLDER: str(folder)}, say=told.append)
-    for step in steps:
-        flash.save({"at": step}, Save(step, 1), 0, persist=True, exchange=lambda data: [data])
-    flash.close()
-    return told
-
-
-def hear(kept: Keeper, told: list[Any]) -> None:
-    for each in told:
-        kept.hear(each)
+        await keeper.close()
 
 
 @pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let so many writes to storage fail; -1 for all."""
-    write, left = Storage.write, [0]
+async def alone(tmp_path: Path) -> AsyncIterator[Node]:
+    """The only node of a training."""
+    async with node(tmp_path) as found:
+        yield found
 
-    def failing(self: Storage, *given: Any) -> Any:
-        if left[0]:
-            left[0] -= 1
-            raise Trouble(FULL)
-        return write(self, *given)
 
-    monkeypatch.setattr(Storage, "write", failing)
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let so many writes to storage, or commits, fail; -1 for all."""
+    left = {"write": 0, "commit": 0}
+
+    def troubled(name: str) -> Callable[..., Any]:
+        method = getattr(Storage, name)
+
+        def fails(self: Storage, *given: Any) -> Any:
+            if left[name]:
+                left[name] -= 1
+                raise Trouble(FULL)
+            return method(self, *given)
+
+        return fails
+
+    for name in left:
+        monkeypatch.setattr(Storage, name, troubled(name))
     monkeypatch.setattr(commits, "AGAIN", 0.001)
     monkeypatch.setattr(commits, "LATEST", 0.001)
-    return lambda number: left.__setitem__(0, number)
+    return lambda number, name="write": left.__setitem__(name, number)
 
 
-async def test_what_could_not_be_written_is_tried_again(tmp_path: Path, full: Callable[[int], None]) -> None:
-    async with keeper(tmp_path / "memory") as kept:
-        full(3)
-        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(5, 6)))
-        assert await kept.finish(LONG) == ""
-        assert (kept.kept.stored, kept.kept.error) == (5, "")
-    assert Storage(str(tmp_path / "place")).steps() == [5]
+@pytest.mark.parametrize("what", ["write", "commit"])
+async def test_what_could_not_be_written_is_tried_again(
+    alone: Node, failing: Callable[..., None], what: str
+) -> None:
+    failing(3, what)
+    alone.saves(5)
+    async with asyncio.timeout(LONG):
+        assert await alone.finish() == ""
+    assert (alone.keeper.kept.stored, alone.error) == (5, "")
+    assert alone.steps == [5]
 
 
-async def test_last_save_that_fails_is_told(tmp_path: Path, full: Callable[[int], None]) -> None:
-    async with keeper(tmp_path / "memory") as kept:
-        full(-1)
-        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(5, 9)))
-        problem = await kept.finish(0.2)
-        assert (
-            problem
-            == f"the checkpoint of step 8 is not in {tmp_path}/place: /mnt/run: No space left on device"
-        )
-        assert kept.kept.error == problem
-        full(0)
-        assert await kept.finish(LONG) == ""
-    assert Storage(str(tmp_path / "place")).steps()[-1] == 8
+async def test_last_save_that_fails_is_told(alone: Node, failing: Callable[..., None]) -> None:
+    failing(-1)
+    alone.saves(5, 6, 7, 8)
+    problem = await alone.finish(0.2)
+    assert problem == alone.error == f"the checkpoint of step 8 is not in {alone.place}: {FULL}"
+    failing(0)
+    assert await alone.finish() == ""
+    assert alone.steps[-1] == 8
 
 
 @pytest.mark.parametrize("where", ["constructor", "method"])
 async def test_what_a_storage_raises_is_told_in_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: Callable[[int], None], where: str
+    alone: Node, monkeypatch: pytest.MonkeyPatch, failing: Callable[..., None], where: str
 ) -> None:
     """File systems of others raise what they like, also where they are made."""
 
-    def failing(*_: Any, **__: Any) -> Any:
+    def raises(*_: Any, **__: Any) -> Any:
         raise LookupError("no credentials for bucket train-7")
 
-    raises = {"constructor": (fsspec.core, "url_to_fs"), "method": (LocalFileSystem, "makedirs")}[where]
-    async with keeper(tmp_path / "memory") as kept:
-        told = copies(tmp_path / "memory", tmp_path / "place", range(5, 6))
-        with monkeypatch.context() as broken:
-            broken.setattr(*raises, failing)
-            hear(kept, told)
-            problem = await kept.finish(0.2)
-        assert problem.startswith(f"the checkpoint of step 5 is not in {tmp_path}/place: ")
-        assert problem.endswith("no credentials for bucket train-7")
-        assert await kept.finish(LONG) == ""
-    assert Storage(str(tmp_path / "place")).steps() == [5]
+    of, name = {"constructor": (fsspec.core, "url_to_fs"), "method": (LocalFileSystem, "makedirs")}[where]
+    told = alone.copies(5)
+    with monkeypatch.context() as broken:
+        broken.setattr(of, name, raises)
+        alone.hear(told)
+        problem = await alone.finish(0.2)
+    assert problem.startswith(f"the checkpoint of step 5 is not in {alone.place}: ")
+    assert problem.endswith("no credentials for bucket train-7")
+    assert await alone.finish() == ""
+    assert alone.steps == [5]
 
 
-async def test_places_have_separate_books(tmp_path: Path) -> None:
-    async with keeper(tmp_path / "memory") as kept:
-        hear(kept, copies(tmp_path / "memory", tmp_path / "generator", range(5000, 5001)))
-        await kept.finish(LONG)
-        critic = copies(tmp_path / "memory", tmp_path / "critic", range(1200, 1201))
-        hear(kept, [Copied(block=c.block, step=c.step, round=c.round, where=c.where) for c in critic])
-        assert await kept.finish(LONG) == ""
-    assert Storage(str(tmp_path / "critic")).steps() == [1200]
+async def test_places_have_separate_books(alone: Node, tmp_path: Path) -> None:
+    critic = replace(alone, place=tmp_path / "critic")
+    alone.saves(5000)
+    await alone.finish()
+    critic.hear([structs.replace(each, size=0) for each in critic.copies(1200)])
+    assert await critic.finish() == ""
+    assert critic.steps == [1200]
 
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_without_room_in_memory_the_worker_writes_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: Callable[[int], None], fails: bool
+    alone: Node, monkeypatch: pytest.MonkeyPatch, failing: Callable[..., None], fails: bool
 ) -> None:
     def no_room(*_: Any) -> None:
         raise memory.NoRoom(28, "no memory for a checkpoint of 4155 bytes")
 
     monkeypatch.setattr(memory, "_reserve", no_room)
-    async with keeper(tmp_path / "memory") as kept:
-        full(-1 if fails else 0)
-        told = copies(tmp_path / "memory", tmp_path / "place", range(5, 7))
-        assert (
-            "no memory for a checkpoint" in next(each for each in told if isinstance(each, Hampered)).problem
-        )
-        hear(kept, told)
-        problem = await kept.finish(LONG)
-    assert Storage(str(tmp_path / "place")).steps()[-1:] == ([] if fails else [6])
-    assert ("the checkpoint of step 6 is not in" in problem) == fails
+    failing(-1 if fails else 0)
+    told = alone.saves(5, 6)
+    hampered = next(each for each in told if isinstance(each, Hampered))
+    assert "no memory for a checkpoint" in hampered.problem
+    assert ("the checkpoint of step 6 is not in" in await alone.finish()) == fails
+    assert alone.steps[-1:] == ([] if fails else [6])
 
 
-async def test_shifts_of_ranks_leave_no_more_copies(tmp_path: Path) -> None:
+async def test_shifts_of_ranks_leave_no_more_copies(alone: Node, tmp_path: Path) -> None:
     """A node with two workers gives its parts, whose numbers follow the ranks, to the next one."""
-    async with keeper(tmp_path / "next") as kept, aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession() as session:
         for first in (0, 2, 4, 6):
             for slot in (0, 1):
                 for step in (first, first + 1):
@@ -164,11 +198,11 @@ async def test_shifts_of_ranks_leave_no_more_copies(tmp_path: Path) -> None:
                     with memory.reading(block.path) as found:
                         save, mark = Save(step, 1), memory.mark_of("memory://")
                         path = f"{memory.path_of(mark, save, first + slot)}?slot={slot}"
-                        url = f"http://127.0.0.1:{kept.port}{path}"
+                        url = f"http://127.0.0.1:{alone.keeper.port}{path}"
                         async with session.put(url, data=bytes(found)) as answer:
                             assert answer.status == 204
-        assert len(list((tmp_path / "next").iterdir())) == 4
-        async with session.put(f"http://127.0.0.1:{kept.port}{path[:-1]}x", data=bytes(9999)) as answer:
+        assert len(list(alone.memory.iterdir())) == 4
+        async with session.put(f"{url[:-1]}x", data=bytes(9999)) as answer:
             assert answer.status == 400
 
 
@@ -180,104 +214,69 @@ def flash_copy(folder: Path, slot: int, step: int) -> None:
     flash.close()
 
 
-async def test_commit_that_fails_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: Callable[[int], None]
-) -> None:
-    commit, left = Storage.commit, [2]
-
-    def failing(self: Storage, *given: Any) -> Any:
-        if left[0]:
-            left[0] -= 1
-            raise Trouble("/mnt/run: Connection timed out")
-        return commit(self, *given)
-
-    monkeypatch.setattr(Storage, "commit", failing)
-    async with keeper(tmp_path / "memory") as kept:
-        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(5, 6)))
-        async with asyncio.timeout(LONG):
-            assert await kept.finish(LONG) == ""
-    assert Storage(str(tmp_path / "place")).steps() == [5]
-
-
 async def test_what_the_others_have_gone_beyond_is_not_missing(
-    tmp_path: Path, full: Callable[[int], None]
+    tmp_path: Path, failing: Callable[..., None]
 ) -> None:
     """A node that was the first one could not write its save; the next one has committed a later one."""
-    full(-1)
-    async with keeper(tmp_path / "a") as old, keeper(tmp_path / "b") as new:
-        hear(old, copies(tmp_path / "a", tmp_path / "place", range(5, 6)))
+    failing(-1)
+    async with node(tmp_path, "a") as old, node(tmp_path, "b") as new:
+        old.saves(5)
         assert "step 5 is not in" in await old.finish(0.2)
-        full(0)
-        later = copies(tmp_path / "b", tmp_path / "place", range(7, 8))
-        hear(new, later)
-        assert await new.finish(LONG) == ""
-        full(-1)
-        assert await old.finish(LONG) == ""
-        assert old.kept.error == ""
-    assert Storage(str(tmp_path / "place")).steps()[-1] == 7
+        failing(0)
+        new.saves(7)
+        assert await new.finish() == ""
+        failing(-1)
+        assert await old.finish() == ""
+        assert old.error == ""
+        assert old.steps[-1] == 7
 
 
-async def test_another_training_in_the_place_is_told_for_as_long_as_it_is_there(tmp_path: Path) -> None:
-    async with keeper(tmp_path / "memory") as kept:
-        stranger = Flash(str(tmp_path / "place"), Tensors(), keep=2, environment={}, say=lambda _: None)
-        stranger.save({}, Save(6, 1), 0, persist=True, exchange=lambda data: [data])
-        told = copies(tmp_path / "memory", tmp_path / "place", range(4, 5))
-        hear(kept, [structs.replace(each, after=0) for each in told])
-        assert await kept.finish(LONG) == ""
-        assert "another training writes to" in kept.kept.error
-    assert Storage(str(tmp_path / "place")).steps() == [4, 6]
+async def test_another_training_in_the_place_is_told_for_as_long_as_it_is_there(alone: Node) -> None:
+    stranger = Flash(str(alone.place), Tensors(), keep=2, environment={}, say=lambda _: None)
+    stranger.save({}, Save(6, 1), 0, persist=True, exchange=lambda data: [data])
+    alone.hear([structs.replace(each, after=0) for each in alone.copies(4)])
+    assert await alone.finish() == ""
+    assert "another training writes to" in alone.error
+    assert alone.steps == [4, 6]
 
 
-async def test_checkpoints_that_are_taken_away_are_told(tmp_path: Path) -> None:
+async def test_checkpoints_that_are_taken_away_are_told(alone: Node) -> None:
     """As by a mount that is lost: what follows goes to the disk below it."""
-    async with keeper(tmp_path / "memory") as kept:
-        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(4, 5)))
-        assert (await kept.finish(LONG), kept.kept.error) == ("", "")
-        shutil.rmtree(tmp_path / "place")
-        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(5, 6)))
-        assert await kept.finish(LONG) == ""
-        assert "step 4 was in" in kept.kept.error
-        hear(kept, copies(tmp_path / "memory", tmp_path / "place", range(6, 7)))
-        assert (await kept.finish(LONG), kept.kept.error) == ("", "")
+    alone.saves(4)
+    assert (await alone.finish(), alone.error) == ("", "")
+    shutil.rmtree(alone.place)
+    alone.saves(5)
+    assert await alone.finish() == ""
+    assert "step 4 was in" in alone.error
+    alone.saves(6)
+    assert (await alone.finish(), alone.error) == ("", "")
 
 
 @dataclass
 class Nodes:
     """Two nodes whose workers have a part of a model each; the agent of "a" commits."""
 
-    folder: Path
-    a: Keeper
-    b: Keeper
+    a: Node
+    b: Node
     lost: tuple[str, ...] = ()
 
-    @property
-    def place(self) -> str:
-        return str(self.folder / "place")
-
-    def copied(self, node: str, *steps: int) -> list[Any]:
-        """Let the worker of a node copy its part after these steps; return what its agent heard."""
-        kept, told = getattr(self, node), list[Any]()
-        environment = {memory.FOLDER: str(self.folder / node)}
-        flash = Flash(self.place, Tensors(), keep=2, environment=environment, say=told.append)
-        for step in steps:
-            flash.save({"at": step}, Save(step, 1), int(node == "b"), persist=True, exchange=lambda _: [])
-        flash.close()
-        hear(kept, told)
-        return told
+    async def finish(self) -> list[str]:
+        """Return what the last save of each lacks when the run ends."""
+        return list(await asyncio.gather(self.a.finish(), self.b.finish()))
 
 
 @pytest.fixture
-async def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Nodes]:
+async def nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: Callable[..., None]
+) -> AsyncIterator[Nodes]:
     monkeypatch.setattr(tree, "place_of", lambda _, rank: Place(rank, 2))
-    monkeypatch.setattr(commits, "AGAIN", 0.001)
-    monkeypatch.setattr(commits, "LATEST", 0.001)
-    async with keeper(tmp_path / "a", "a") as a, keeper(tmp_path / "b", "b") as b:
-        both = Nodes(tmp_path, a, b)
+    async with node(tmp_path, "a") as a, node(tmp_path, "b", rank=1) as b:
+        both = Nodes(a, b)
         members = tuple(
-            Member(node=name, incarnation="1", slots=1, address="127.0.0.1", port=1, since=1, files=kept.port)
-            for name, kept in (("a", a), ("b", b))
+            Member(node=name, incarnation="1", slots=1, address="127.0.0.1", port=1, since=1, files=port)
+            for name, port in (("a", a.keeper.port), ("b", b.keeper.port))
         )
-        for each in (a, b):
+        for each in (a.keeper, b.keeper):
             monkeypatch.setattr(each, "_world", lambda: World(round=1, members=members, batch_slots=2))
             monkeypatch.setattr(each, "_lost", lambda: both.lost)
         yield both
@@ -285,30 +284,30 @@ async def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def test_a_last_step_that_is_due_too_is_one_save(nodes: Nodes) -> None:
     """The second of two would wait for ever where another node has overtaken the first by it."""
-    assert [each.step for each in nodes.copied("a", 5, 10, 10)] == [5, 10]
-    nodes.copied("b", 5, 10, 10)
-    assert not any(await asyncio.gather(nodes.a.finish(LONG), nodes.b.finish(LONG)))
-    assert Storage(nodes.place).steps() == [10]
+    assert [each.step for each in nodes.a.saves(5, 10, 10)] == [5, 10]
+    nodes.b.saves(5, 10, 10)
+    assert await nodes.finish() == ["", ""]
+    assert nodes.a.steps == [10]
 
 
 async def test_a_part_whose_answer_was_lost_is_answered_again(nodes: Nodes) -> None:
-    nodes.copied("a", 10)
-    told = nodes.copied("b", 10)
-    assert not any(await asyncio.gather(nodes.a.finish(LONG), nodes.b.finish(LONG)))
-    hear(nodes.b, told)
+    nodes.a.saves(10)
+    told = nodes.b.saves(10)
+    assert await nodes.finish() == ["", ""]
+    nodes.b.hear(told)
     async with asyncio.timeout(LONG):
         assert await nodes.b.finish(LONG * 10) == ""
 
 
 async def test_a_node_that_stays_sees_what_one_that_left_has_committed(nodes: Nodes) -> None:
-    nodes.copied("a", 10)
-    nodes.copied("b", 10)
-    assert await nodes.a.finish(LONG) == ""
-    await nodes.a.close()
-    nodes.b._stored.clear()  # it has not heard of it
+    nodes.a.saves(10)
+    nodes.b.saves(10)
+    assert await nodes.a.finish() == ""
+    await nodes.a.keeper.close()
+    nodes.b.keeper._stored.clear()  # it has not heard of it
     async with asyncio.timeout(LONG):
         assert await nodes.b.finish(LONG * 10) == ""
-    assert nodes.b.kept.stored == 10
+    assert nodes.b.keeper.kept.stored == 10
 
 
 @pytest.mark.parametrize(
@@ -323,27 +322,27 @@ async def test_a_part_that_never_comes_is_told_and_not_waited_for(
 ) -> None:
     monkeypatch.setattr(commits, "GONE", 0.1)
     monkeypatch.setattr(commits, "NOT_YET", 0.05)
-    nodes.copied(stays, 10)
+    left = nodes.a if stays == "a" else nodes.b
+    left.saves(10)
     if stays == "a":
         nodes.lost = ("b",)
     else:
-        await nodes.a.close()
+        await nodes.a.keeper.close()
     async with asyncio.timeout(LONG):
-        problem = await getattr(nodes, stays).finish(LONG * 10)
-    assert problem.startswith(f"the checkpoint of step 10 is not in {nodes.place}: {why}")
+        problem = await left.finish(LONG * 10)
+    assert problem.startswith(f"the checkpoint of step 10 is not in {left.place}: {why}")
 
 
 async def test_an_agent_that_commits_does_not_leave_before_it_has_answered(nodes: Nodes) -> None:
     """Here it has no part of its own that it would wait for."""
 
     async def leave() -> list[int]:
-        await nodes.a.finish(LONG)
-        return Storage(nodes.place).steps()
+        await nodes.a.finish()
+        return nodes.a.steps
 
-    nodes.copied("b", 10)
-
-    await until(lambda: nodes.a._gathering, "the part of b")
+    nodes.b.saves(10)
+    await until(lambda: nodes.a.keeper._gathering, "the part of b")
     leaving = asyncio.create_task(leave())
     await asyncio.sleep(0)  # it has begun
-    nodes.copied("a", 10)
-    assert (await leaving, await nodes.b.finish(LONG)) == ([10], "")
+    nodes.a.saves(10)
+    assert (await leaving, await nodes.b.finish()) == ([10], "")

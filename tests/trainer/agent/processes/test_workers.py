@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Self
 
 import psutil
 import pytest
@@ -86,14 +87,32 @@ def test_prefix_follows_the_rank_of_the_worker() -> None:
     assert sink.getvalue() == b"1 one\n2 two\n"
 
 
-class Node:
-    """Workers of one program, and what they said."""
+LOGS = ("elasticjob.trainer.agent.processes.logs",)
+"""What a warm process imports where that does not matter: little."""
 
-    def __init__(self, folder: Path, *command: str, preloads: tuple[str, ...] | None = None) -> None:
+
+class Node:
+    """Workers of a script, and what they said: forks of a warm process with `preloads`, or started cold.
+
+    With a `command` it is that which starts them. `environment` comes beside that of this process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        source: str,
+        *arguments: str,
+        preloads: tuple[str, ...] | None = None,
+        command: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self.folder = folder
+        self.folder, self.environment = folder, {**os.environ, **(environment or {})}
+        script = folder / "train.py"
+        script.write_text(source)
+        program = command or (*(() if preloads else (sys.executable,)), str(script), *arguments)
         self.workers = Workers(
-            Script(command[0], command[1:], python=preloads is not None),
+            Script(program[0], program[1:], python=preloads is not None),
             emit=self.events.put_nowait,
             preloads=preloads,
             prefix=lambda _: "",
@@ -102,24 +121,49 @@ class Node:
             folder=folder,
         )
 
+    async def __aenter__(self) -> Self:
+        self.workers.prepare(self.environment)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.workers.close()
+
+    def spawn(self, *slots: int, **variables: str) -> None:
+        """Start workers."""
+        for slot in slots:
+            self.workers.spawn(slot, self.environment | variables, self.folder / f"error-{slot}.json")
+
+    async def end(self) -> ProcessEnd:
+        """Return how the next worker to end has ended."""
+        async with asyncio.timeout(PATIENCE):
+            while not isinstance(event := await self.events.get(), ProcessEnd):
+                pass
+        return event
+
     async def ends(self, many: int) -> set[tuple[int, int]]:
         """Return the slots and exit codes of `many` workers."""
-        ended: set[tuple[int, int]] = set()
-        async with asyncio.timeout(PATIENCE):
-            while len(ended) < many:
-                if isinstance(event := await self.events.get(), ProcessEnd):
-                    ended.add((event.slot, event.code))
-        return ended
+        ended = [await self.end() for _ in range(many)]
+        return {(each.slot, each.code) for each in ended}
+
+    def output(self, slot: int) -> str:
+        """Return what a worker has printed so far."""
+        file = self.folder / f"{slot}-stdout.log"
+        return file.read_text() if file.exists() else ""
+
+    async def said(self, enough: str = "") -> list[str]:
+        """Return the words that worker 0 has printed, once `enough` is among its lines."""
+        await until(
+            lambda: enough in self.output(0) and self.output(0).endswith("\n"), f"the worker says {enough}"
+        )
+        return self.output(0).split()
 
 
 async def test_all_output_is_there_when_the_workers_are_closed(tmp_path: Path) -> None:
-    node = Node(tmp_path, sys.executable, "-c", "for i in range(20000): print(i)")
-    node.workers.prepare(dict(os.environ))
-    assert isinstance(await node.events.get(), WarmReady)
-    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
-    assert await node.events.get() == ProcessEnd(0, 0)
-    await node.workers.close()
-    assert (tmp_path / "0-stdout.log").read_text().split() == [str(i) for i in range(20000)]
+    async with Node(tmp_path, "for i in range(20000): print(i)") as node:
+        assert isinstance(await node.events.get(), WarmReady)
+        node.spawn(0)
+        assert await node.events.get() == ProcessEnd(0, 0)
+    assert node.output(0).split() == [str(i) for i in range(20000)]
 
 
 async def test_warm_process_that_dies_at_once_keeps_nobody_waiting(
@@ -130,29 +174,20 @@ async def test_warm_process_that_dies_at_once_keeps_nobody_waiting(
 
     popen = subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", die)
-    node = Node(tmp_path, "train.py", preloads=("torch",))
-    node.workers.prepare(dict(os.environ))
-    async with asyncio.timeout(PATIENCE):
-        assert isinstance(await node.events.get(), WarmReady)
-        node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
-        while not isinstance(event := await node.events.get(), ProcessEnd):
-            pass
-    assert event.code == -9
-    await node.workers.close()
+    async with Node(tmp_path, "", preloads=("torch",)) as node:
+        async with asyncio.timeout(PATIENCE):
+            assert isinstance(await node.events.get(), WarmReady)
+        node.spawn(0)
+        assert (await node.end()).code == -9
 
 
 async def test_warm_process_takes_many_orders_and_large_environments_while_it_is_busy(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import os; print(len(os.environ['PAD']), flush=True)")
-    node = Node(tmp_path, str(script), preloads=("elasticjob.trainer.agent.processes.logs",))
-    environment = {**os.environ, "PAD": "x" * 100_000, "PAD2": "y" * 100_000, "PAD3": "z" * 100_000}
-    node.workers.prepare(environment)
-    slots = range(80)
-    for slot in slots:  # before it has imported anything
-        node.workers.spawn(slot, environment, tmp_path / f"error-{slot}.json")
-    assert await node.ends(len(slots)) == {(slot, 0) for slot in slots}
-    await node.workers.close()
-    assert {(tmp_path / f"{slot}-stdout.log").read_text() for slot in slots} == {"100000\n"}
+    large = {"PAD": "x" * 100_000, "PAD2": "y" * 100_000, "PAD3": "z" * 100_000}
+    source, slots = "import os; print(len(os.environ['PAD']), flush=True)", range(80)
+    async with Node(tmp_path, source, preloads=LOGS, environment=large) as node:
+        node.spawn(*slots)  # before it has imported anything
+        assert await node.ends(len(slots)) == {(slot, 0) for slot in slots}
+    assert {node.output(slot) for slot in slots} == {"100000\n"}
 
 
 @pytest.mark.parametrize(
@@ -164,25 +199,20 @@ async def test_warm_process_takes_many_orders_and_large_environments_while_it_is
     ids=["an import without threads", "an import that starts one"],
 )
 async def test_no_worker_is_forked_from_a_process_with_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, cold: bool
+    tmp_path: Path, source: str, cold: bool
 ) -> None:
     (tmp_path / "framework.py").write_text(source)
-    script = tmp_path / "train.py"
-    script.write_text(
+    script = (
         "import os, sys\n"
         "print('framework' in sys.modules, os.getpgid(0) == os.getpid(), sys.argv[1:])\n"
         "os.fstat(int(os.environ['ELASTICJOB_CHANNEL_FD']))\n"
         "sys.exit(3)"
     )
-    node = Node(tmp_path, str(script), "--fast", preloads=("framework",))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    node.workers.prepare(environment)
-    for slot in (0, 1):
-        node.workers.spawn(slot, environment, tmp_path / f"error-{slot}.json")
-    assert await node.ends(2) == {(0, 3), (1, 3)}
-    await node.workers.close()
-    said = {(tmp_path / f"{slot}-stdout.log").read_text() for slot in (0, 1)}
-    assert said == {f"{not cold} True ['--fast']\n"}
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    async with Node(tmp_path, script, "--fast", preloads=("framework",), environment=path) as node:
+        node.spawn(0, 1)
+        assert await node.ends(2) == {(0, 3), (1, 3)}
+    assert {node.output(slot) for slot in (0, 1)} == {f"{not cold} True ['--fast']\n"}
 
 
 FAMILY = """
@@ -201,18 +231,6 @@ while True:
 """A worker with children in its group, in one and in a session of their own, and a daemon."""
 
 
-async def said(node: Node, enough: str = "") -> list[str]:
-    """Return the words that worker 0 has printed, once `enough` is among its lines."""
-    file = node.folder / "0-stdout.log"
-
-    async def is_there() -> bool:
-        text = file.read_text() if file.exists() else ""
-        return enough in text and text.endswith("\n")
-
-    await until(is_there, f"the worker says {enough}")
-    return file.read_text().split()
-
-
 async def nursery_dies(node: Node) -> None:
     (parent,) = {psutil.Process(pid).ppid() for pid in node.workers.pids}
     os.kill(psutil.Process(parent).ppid(), signal.SIGKILL)
@@ -226,9 +244,7 @@ async def killed(node: Node) -> None:
     node.workers.signal(0, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    "preloads", [None, ("elasticjob.trainer.agent.processes.logs",)], ids=["cold", "warm"]
-)
+@pytest.mark.parametrize("preloads", [None, LOGS], ids=["cold", "warm"])
 @pytest.mark.parametrize(
     ("arguments", "blow", "code"),
     [((), killed, -9), ((), parent_dies, -9), ((), nursery_dies, -9), (("3",), None, 3), (("0",), None, 0)],
@@ -241,19 +257,14 @@ async def test_nothing_of_a_worker_outlives_it(
     blow: Callable[[Node], Awaitable[None]] | None,
     code: int,
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(FAMILY)
     before = await asyncio.create_subprocess_exec("sleep", "1000")
-    command = [str(script)] if preloads else [sys.executable, str(script)]
-    node = Node(tmp_path, *command, *arguments, preloads=preloads)
-    node.workers.prepare(dict(os.environ))
-    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
-    family = [int(word) for word in await said(node)]
-    if blow is not None:
-        await blow(node)
-    assert await node.ends(1) == {(0, code)}
-    assert [pid for pid in family if psutil.pid_exists(pid)] == []
-    await node.workers.close()
+    async with Node(tmp_path, FAMILY, *arguments, preloads=preloads) as node:
+        node.spawn(0)
+        family = [int(word) for word in await node.said()]
+        if blow is not None:
+            await blow(node)
+        assert await node.ends(1) == {(0, code)}
+        assert [pid for pid in family if psutil.pid_exists(pid)] == []
     assert before.returncode is None, "what ran before is none of ours"
     before.kill()
     await before.wait()
@@ -261,40 +272,35 @@ async def test_nothing_of_a_worker_outlives_it(
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "raise ValueError", "time.sleep(1000)"])
 async def test_no_named_memory_of_a_worker_outlives_it(tmp_path: Path, end: str) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
+    source = (
         "import multiprocessing, os, time\n"
         "from multiprocessing.shared_memory import SharedMemory\n"
         "memory, lock = SharedMemory(create=True, size=4096), multiprocessing.get_context('spawn').Lock()\n"
         "print(memory.name, lock._semlock.name.replace('/', 'sem.'), flush=True)\n"
         f"{end}\n"
     )
-    node = Node(tmp_path, str(script), preloads=("elasticjob",))
-    node.workers.prepare(dict(os.environ))
-    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
-    names = [Path("/dev/shm", name) for name in await said(node, "\n")]
-    node.workers.signal(0, signal.SIGKILL)
-    await node.ends(1)
-    assert [name for name in names if name.exists()] == []
-    await node.workers.close()
+    async with Node(tmp_path, source, preloads=("elasticjob",)) as node:
+        node.spawn(0)
+        names = [Path("/dev/shm", name) for name in await node.said("\n")]
+        node.workers.signal(0, signal.SIGKILL)
+        await node.ends(1)
+        assert [name for name in names if name.exists()] == []
 
 
-@pytest.mark.parametrize("warmly", [False, True])
-async def test_a_parent_has_the_workers_of_its_slot_one_after_the_other(tmp_path: Path, warmly: bool) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import os; print(os.environ['LIFE'] + ':', os.getppid(), len(os.listdir('/dev/fd')))")
-    command = [str(script)] if warmly else [sys.executable, "-u", str(script)]
-    node = Node(tmp_path, *command, preloads=("elasticjob.trainer.agent.processes.logs",) if warmly else None)
-    node.workers.prepare(dict(os.environ))
+@pytest.mark.parametrize("preloads", [None, LOGS], ids=["cold", "warm"])
+async def test_a_parent_has_the_workers_of_its_slot_one_after_the_other(
+    tmp_path: Path, preloads: tuple[str, ...] | None
+) -> None:
+    source = "import os; print(os.environ['LIFE'] + ':', os.getppid(), len(os.listdir('/dev/fd')))"
     seen: list[tuple[int, int]] = []
-    for life in range(4):
-        if life == 3:
-            os.kill(seen[-1][0], signal.SIGKILL)  # the parent, which has no worker
-        node.workers.spawn(0, {**os.environ, "LIFE": str(life)}, tmp_path / "error.json")
-        assert await node.ends(1) == {(0, 0)}
-        its_parent, files = map(int, (await said(node, f"{life}: "))[-2:])
-        seen.append((its_parent, files))
-    await node.workers.close()
+    async with Node(tmp_path, source, preloads=preloads) as node:
+        for life in range(4):
+            if life == 3:
+                os.kill(seen[-1][0], signal.SIGKILL)  # the parent, which has no worker
+            node.spawn(0, LIFE=str(life))
+            assert await node.ends(1) == {(0, 0)}
+            its_parent, files = map(int, (await node.said(f"{life}: "))[-2:])
+            seen.append((its_parent, files))
     first, again, third, other = seen
     assert first == again == third
     assert first[0] != other[0]
@@ -305,19 +311,16 @@ async def test_a_parent_has_the_workers_of_its_slot_one_after_the_other(tmp_path
 
 @pytest.mark.parametrize("wrapped", [False, True])
 async def test_a_signal_is_for_the_script_whatever_wraps_it(tmp_path: Path, wrapped: bool) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(FAMILY)
-    command = ["sh", "-c", f"{sys.executable} {script}; true"] if wrapped else [str(script)]
-    node = Node(tmp_path, *command, preloads=None if wrapped else ("elasticjob",))
-    node.workers.prepare(dict(os.environ))
-    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
-    await said(node)
-    node.workers.signal(0, signal.SIGTERM)
-    if wrapped:
-        assert "asked" in "".join(await said(node, "asked"))
-    else:
-        assert (await said(node, "asked"))[-2:] == ["asked", "None"], "its child lives"
-    await node.workers.close()
+    shell = ("sh", "-c", f"{sys.executable} {tmp_path}/train.py; true") if wrapped else ()
+    preloads = None if wrapped else ("elasticjob",)
+    async with Node(tmp_path, FAMILY, preloads=preloads, command=shell) as node:
+        node.spawn(0)
+        await node.said()
+        node.workers.signal(0, signal.SIGTERM)
+        if wrapped:
+            assert "asked" in "".join(await node.said("asked"))
+        else:
+            assert (await node.said("asked"))[-2:] == ["asked", "None"], "its child lives"
 
 
 async def test_a_worker_that_says_what_nobody_can_read_is_killed_and_it_is_said_why(tmp_path: Path) -> None:
@@ -327,13 +330,9 @@ async def test_a_worker_that_says_what_nobody_can_read_is_killed_and_it_is_said_
         "channel.sendall(b'nonsense\\n')\n"
         "time.sleep(1000)"
     )
-    node = Node(tmp_path, sys.executable, "-c", source)
-    node.workers.prepare(dict(os.environ))
-    node.workers.spawn(0, dict(os.environ), tmp_path / "error.json")
-    async with asyncio.timeout(PATIENCE):
-        while not isinstance(event := await node.events.get(), ProcessEnd):
-            pass
-    await node.workers.close()
+    async with Node(tmp_path, source) as node:
+        node.spawn(0)
+        event = await node.end()
     assert (event.slot, event.code) == (0, -9)
     assert event.message.startswith("killed: its agent cannot read what it says: JSON is malformed")
 
@@ -350,14 +349,10 @@ def with_a_short_line() -> str:
 
 
 async def test_orders_wait_while_the_line_to_the_warm_process_is_full(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("")
-    node = Node(tmp_path, str(script), preloads=("elasticjob.trainer.agent.processes.logs",))
-    node.workers.prepare({**os.environ, warm.BESIDE: with_a_short_line()})
-    for slot in range(20):
-        node.workers.spawn(slot, dict(os.environ), tmp_path / f"error-{slot}.json")
-    assert await node.ends(20) == {(slot, 0) for slot in range(20)}
-    await node.workers.close()
+    beside, slots = {warm.BESIDE: with_a_short_line()}, range(20)
+    async with Node(tmp_path, "", preloads=LOGS, environment=beside) as node:
+        node.spawn(*slots)
+        assert await node.ends(len(slots)) == {(slot, 0) for slot in slots}
 
 
 def test_the_agents_folder_is_removed_with_its_files(tmp_path: Path) -> None:

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 
 from elasticjob.api.rpc.nodes import Collective, Doing, Order, Orders, WorkerState
-from elasticjob.api.rpc.rendezvous import Member, Recovery, World
-from elasticjob.trainer.agent.group import Group, Life, Terms, Worker
+from elasticjob.api.rpc.rendezvous import Recovery
+from elasticjob.trainer.agent.group import Group, Life, Worker
 from elasticjob.trainer.agent.seeing.notices import Condition, Master, Notices, stalls, waits
+from tests.trainer.agent.test_decide import TERMS, formed
 
-TERMS = Terms(
-    node="b",
-    role="worker",
-    index=0,
-    incarnation="1",
-    address="10.0.0.1",
-    workers=1,
-    max_restarts=3,
-    grace=20.0,
-)
-MEMBERS = tuple(
-    Member(node=node, incarnation="1", slots=1, address="10.0.0.9", port=7000, since=1) for node in "ab"
-)
 WORKER = Worker(slot=0, born=0.0, life=Life.TRAINING, elastic=True, round=2, step_seconds=0.1)
 TRAINING = Group(
-    terms=TERMS,
+    terms=replace(TERMS, node="b"),
     recovery=Recovery.IN_PROCESS,
     workers={0: WORKER},
-    world=World(round=2, members=MEMBERS, batch_slots=2),
+    world=formed(2, "a", "b").world,
     seats=(0,),
 )
 WAITING = Group(terms=TERMS, recovery=Recovery.IN_PROCESS)
@@ -38,18 +26,18 @@ MASTER = Master("10.0.0.9:29400", heard=100.0, trouble="Connection refused", pat
 
 
 WAITS = WorkerState(local_rank=0, doing=Doing.REDUCING, step=47, since=0.0, idle=0.0, usual=0.1)
-STOPPED = replace(WAITS, stopped=1.0)
-SLOW = replace(WAITS, usual=3.0, doing=Doing.COMPUTING)
-FIRST = replace(WAITS, step=0, idle=None, usual=0.0, doing=Doing.READING)
+STOPPED = structs.replace(WAITS, stopped=1.0)
+SLOW = structs.replace(WAITS, usual=3.0, doing=Doing.COMPUTING)
+FIRST = structs.replace(WAITS, step=0, idle=None, usual=0.0, doing=Doing.READING)
 PLAIN = WorkerState(local_rank=0, doing=Doing.STARTING)
-AWAY = replace(WAITS, doing=Doing.OUTSIDE)
+AWAY = structs.replace(WAITS, doing=Doing.OUTSIDE)
 
 
 def later(state: WorkerState, seconds: float) -> WorkerState:
     """The same worker after so long without any change."""
     idle = None if state.idle is None else state.idle + seconds
     stopped = state.stopped + seconds if state.stopped else 0.0
-    return replace(state, since=state.since + seconds, idle=idle, stopped=stopped)
+    return structs.replace(state, since=state.since + seconds, idle=idle, stopped=stopped)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +49,12 @@ def later(state: WorkerState, seconds: float) -> WorkerState:
             "rank 1 has made no step for 10 s: it waits for the others for 10 s; its last step was 47",
         ),
         (
-            replace(WAITS, since=-9.5),  # what it does at 10 s began a moment before
+            structs.replace(WAITS, since=-9.5),  # what it does at 10 s began a moment before
             10,
             "rank 1 has made no step for 10 s; its last step was 47",
         ),
         (
-            replace(SLOW, collective=Collective(group="mesh_tp", name="all_reduce")),
+            structs.replace(SLOW, collective=Collective(group="mesh_tp", name="all_reduce")),
             30,
             "rank 1 has made no step for 30 s: it waits for the others in all_reduce of mesh_tp for 30 s; "
             "its last step was 47",
@@ -74,7 +62,7 @@ def later(state: WorkerState, seconds: float) -> WorkerState:
         (STOPPED, 9, "rank 1 is stopped (SIGSTOP) for 10 s; its last step was 47"),
         (SLOW, 30, "rank 1 has made no step for 30 s: it computes for 30 s; its last step was 47"),
         (FIRST, 30, "rank 1 has made no step for 30 s: it waits for its records for 30 s"),
-        (replace(PLAIN, stopped=1.0), 9, "rank 1 is stopped (SIGSTOP) for 10 s"),
+        (structs.replace(PLAIN, stopped=1.0), 9, "rank 1 is stopped (SIGSTOP) for 10 s"),
         (PLAIN, None, ""),
         (AWAY, None, ""),
     ],
@@ -114,13 +102,13 @@ def test_worker_without_a_step_is_named_with_its_rank_and_last_step(
         (WAITING, None, 130.0,
          "the master at 10.0.0.9:29400 has not answered for 30 s (Connection refused); the workers wait; "
          "this node gives up in 870 s"),
-        (dataclasses.replace(WAITING,
+        (replace(WAITING,
                              orders=Orders(version=1, order=Order.TRAIN, round=0,
                                            reason="1 of at least 2 nodes joined")), 90.0, 101.0,
          "joined 10.0.0.9:29400; 1 of at least 2 nodes joined"),
         (WAITING, 70.0, 101.0,
          "waiting for 31 s at the master at 10.0.0.9:29400: the other nodes have not joined"),
-        (dataclasses.replace(TRAINING, workers={}), 90.0, 101.0,
+        (replace(TRAINING, workers={}), 90.0, 101.0,
          "waiting for 11 s at the master at 10.0.0.9:29400: the other nodes have not joined"),
     ],
     ids=["heard", "trains on", "waits", "joined", "nodes", "lost its world"],
@@ -131,11 +119,9 @@ def test_agent_says_what_it_waits_for(
     assert [each.sentence for each in waits(group, MASTER, joined, now)] == ([sentence] if sentence else [])
 
 
-@pytest.mark.parametrize(
-    ("group", "at"), [(WAITING, [1, 31]), (dataclasses.replace(TRAINING, workers={}), [4, 34])]
-)
+@pytest.mark.parametrize(("group", "at"), [(WAITING, [1, 31]), (replace(TRAINING, workers={}), [4, 34])])
 def test_a_node_says_soon_that_it_has_joined(group: Group, at: list[int]) -> None:
-    notices, heard = Notices(), dataclasses.replace(MASTER, heard=1000.0)
+    notices, heard = Notices(), replace(MASTER, heard=1000.0)
     assert [s for s in range(60) if notices.due(waits(group, heard, 100.0, 100.0 + s), 100.0 + s)] == at
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ from lab.jobs.training.warm import Warm
 from lab.truths.counted import check
 
 pytestmark = pytest.mark.story
+
+
+async def begun(job: Scenario, *indices: int, workers: int = 2, saves: Sequence[Path] = ()) -> list[Agent]:
+    """Start nodes that train until the job is let end, each with a model that its workers divide."""
+    flags = ("--nproc-per-node", str(workers))
+    return [await job.agent(each, "counted.py", HELD, *saves, "--divided", flags=flags) for each in indices]
 
 
 @pytest.mark.parametrize(("nodes", "workers"), [(1, 1), (2, 1)])
@@ -29,9 +36,8 @@ async def test_any_number_of_nodes_and_parts_computes_the_same(
 
 
 async def test_what_fully_shard_leaves_out_is_averaged_over_all_workers(tmp_path: Path, warm: Warm) -> None:
-    process = await warm.run([str(TRAINED / "partly.py"), "3"], dict(os.environ))
-    printed = (await process.stdout.read()).splitlines()
-    alone = json.loads(next(line for line in printed if line.startswith(b"{")))
+    _, printed = await warm.output(TRAINED / "partly.py", 3)
+    alone = json.loads(next(line for line in printed.splitlines() if line.startswith("{")))
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
         flags = ("--nproc-per-node", "2")
         agents = [await job.agent(index, "partly.py", 3, flags=flags) for index in (0, 1)]
@@ -48,16 +54,12 @@ async def test_survivors_of_a_lost_node_go_on_and_a_new_one_gets_their_parts(
     tmp_path: Path, warm: Warm
 ) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 3)) as job:
-
-        async def node(index: int) -> Agent:
-            return await job.agent(index, "counted.py", HELD, "--divided", flags=("--nproc-per-node", "2"))
-
-        agents = [await node(index) for index in (0, 1)]
+        agents = await begun(job, 0, 1)
         await job.until(job.trains_with(4, after=10))
         stay = pids(job, "job-worker-1")
         agents[0].kill()
         await job.until(job.trains_with(2, after=job.last()["step"]))
-        agents += [await node(index) for index in (2, 0)]
+        agents += await begun(job, 2, 0)
         await job.until(job.trains_with(6))
         job.let_end()
         assert [await job.ends(agent) for agent in agents[1:]] == [0] * 3
@@ -67,8 +69,7 @@ async def test_survivors_of_a_lost_node_go_on_and_a_new_one_gets_their_parts(
 
 async def test_node_that_lost_a_worker_comes_back_as_a_new_one(tmp_path: Path, warm: Warm) -> None:
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
-        flags = ("--nproc-per-node", "2")
-        agents = [await job.agent(index, "counted.py", HELD, "--divided", flags=flags) for index in (0, 1)]
+        agents = await begun(job, 0, 1)
         await job.until(job.trains_with(4, after=10))
         stay, broken = pids(job, "job-worker-1"), pids(job, "job-worker-0")
         before = job.last()["round"]
@@ -85,12 +86,8 @@ async def test_last_node_that_loses_a_worker_goes_on_from_memory_and_a_new_job_f
     tmp_path: Path, warm: Warm
 ) -> None:
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
-
-        async def node(workers: int) -> Agent:
-            flags = ("--nproc-per-node", str(workers))
-            return await job.agent(0, "counted.py", HELD, tmp_path / "saved", "--divided", flags=flags)
-
-        agent = await node(2)
+        saves = [tmp_path / "saved"]
+        [agent] = await begun(job, 0, saves=saves)
         await job.until(job.trains_with(2, after=10))
         os.kill(min(pids(job, "job-worker-0")), signal.SIGKILL)
         await job.until(job.trains_in_a_round_after(1))
@@ -100,7 +97,8 @@ async def test_last_node_that_loses_a_worker_goes_on_from_memory_and_a_new_job_f
         assert await job.ends(agent) == 143
         job.let_end()
         left = max(step["step"] for step in job.recorded())
-        assert await job.ends(await node(1)) == 0
+        [again] = await begun(job, 0, workers=1, saves=saves)
+        assert await job.ends(again) == 0
         started = [line.record["started"] for line in job.lines if "started" in line.record]
         assert started[:2] == [0, 0]
         assert started[2] == started[3]

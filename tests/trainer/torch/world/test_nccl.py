@@ -49,8 +49,6 @@ def slow() -> Iterator[Slow]:
     yield each
     each.may_end.set()
     wait_for_ends()
-    if dist.is_initialized():
-        dist.destroy_process_group()
 
 
 def nccl(slow: Slow) -> Nccl:
