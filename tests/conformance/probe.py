@@ -28,6 +28,9 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/{group}/v1/namespaces/{ns}/things"
 NAMESPACES = "/api/v1/namespaces"
+ONE, POD, SERVICE = f"{MAPS}/a", f"{PODS}/p", f"{SERVICES}/s"
+DEPLOYMENT, THING = f"{DEPLOYMENTS}/d", f"{THINGS}/one"
+TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
 
 
 class Raw(str):

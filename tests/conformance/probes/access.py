@@ -9,7 +9,8 @@ from tests.conformance.objects import *
 from tests.conformance.probe import *
 
 ANN = "ann@{ns}"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
+RBAC_V1 = "rbac.authorization.k8s.io/v1"
+RBAC = f"/apis/{RBAC_V1}"
 ROLES, BINDINGS = f"{RBAC}/namespaces/{{ns}}/roles", f"{RBAC}/namespaces/{{ns}}/rolebindings"
 CLUSTER_ROLES = f"{RBAC}/clusterroles"
 ASKED = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -33,12 +34,7 @@ def urls(verbs: str, *paths: str) -> Body:
 
 
 def role(*rules: Body, name: str = "r", **metadata: Any) -> Body:
-    return {
-        "apiVersion": f"{RBAC.removeprefix('/apis/')}",
-        "kind": "Role",
-        "metadata": {"name": name, **metadata},
-        "rules": list(rules),
-    }
+    return body("Role", name, RBAC_V1, metadata={"name": name, **metadata}, rules=list(rules))
 
 
 def cluster_role(*rules: Body, name: str = "{ns}", **more: Any) -> Body:
@@ -46,13 +42,8 @@ def cluster_role(*rules: Body, name: str = "{ns}", **more: Any) -> Body:
 
 
 def binding(role: str = "r", *subjects: Body, kind: str = "Role", name: str = "r") -> Body:
-    return {
-        "apiVersion": f"{RBAC.removeprefix('/apis/')}",
-        "kind": "RoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"kind": kind, "name": role, "apiGroup": "rbac.authorization.k8s.io"},
-        "subjects": list(subjects or (ANN_SUBJECT,)),
-    }
+    of = {"kind": kind, "name": role, "apiGroup": "rbac.authorization.k8s.io"}
+    return body("RoleBinding", name, RBAC_V1, roleRef=of, subjects=list(subjects or (ANN_SUBJECT,)))
 
 
 def may(rule: Body, user: str = ANN, allowed: bool = True, namespace: str = "{ns}", **spec: Any) -> Step:
@@ -71,8 +62,8 @@ def may(rule: Body, user: str = ANN, allowed: bool = True, namespace: str = "{ns
             "name": rule.get("resourceNames", [""])[-1],
         }
         question = {"resourceAttributes": asked}
-    body = {"spec": {"user": user, **question, **spec}}
-    return post(ASKED, body, until={"status.allowed": allowed}, show=())
+    asking = {"spec": {"user": user, **question, **spec}}
+    return post(ASKED, asking, until={"status.allowed": allowed}, show=())
 
 
 def granted(*rules: Body, name: str = "r") -> tuple[Step, ...]:
@@ -90,13 +81,12 @@ def codes(*steps: Step) -> tuple[Step, ...]:
     return ann(*(step.but(show=("kind",)) for step in steps))
 
 
-A, POD = f"{MAPS}/a", f"{PODS}/p"
 READ_MAPS = rule("get", "configmaps")
 
 REFUSED = (
     probe("refused in a namespace",
-          *ann(get(MAPS), get(A), post(MAPS, NO_RIGHT), put(A, NO_RIGHT), patch("merge", A, {}),
-               apply(A, NO_RIGHT), delete(A), delete(MAPS), watch(MAPS, 1))),
+          *ann(get(MAPS), get(ONE), post(MAPS, NO_RIGHT), put(ONE, NO_RIGHT), patch("merge", ONE, {}),
+               apply(ONE, NO_RIGHT), delete(ONE), delete(MAPS), watch(MAPS, 1))),
     probe("refused kinds of a definition", *defined(),
           *ann(get(THINGS), get(f"{THINGS}/one/scale"), patch("merge", f"{THINGS}/one/status", {}))),
     probe(
@@ -123,26 +113,27 @@ BOT = "system:serviceaccount:{ns}:bot"
 BOT_SUBJECT = {"kind": "ServiceAccount", "name": "bot", "namespace": "{ns}"}
 RULES = (
     probe("verbs of a role", *granted(rule("create get patch", "configmaps")),
-          *codes(post(MAPS, NO_RIGHT), get(A), patch("merge", A, {"data": {"x": "2"}}), get(MAPS),
-                 watch(MAPS, 1, timeoutSeconds="1"), put(A, NO_RIGHT), delete(A), delete(MAPS),
+          *codes(post(MAPS, NO_RIGHT), get(ONE), patch("merge", ONE, {"data": {"x": "2"}}), get(MAPS),
+                 watch(MAPS, 1, timeoutSeconds="1"), put(ONE, NO_RIGHT), delete(ONE), delete(MAPS),
                  get("/api/v1/namespaces/default/configmaps/a"))),
     probe("an apply that creates needs both verbs", *granted(rule("patch", "configmaps")),
-          *ann(apply(A, NO_RIGHT)), *given(post(MAPS, NO_RIGHT)), *codes(apply(A, NO_RIGHT, force="true"))),
+          *ann(apply(ONE, NO_RIGHT)), *given(post(MAPS, NO_RIGHT)),
+          *codes(apply(ONE, NO_RIGHT, force="true"))),
     probe(
         "names of a rule",
         *given(post(MAPS, config_map("a")), post(MAPS, config_map("b"))),
         *granted(rule("get list watch patch create deletecollection delete", "configmaps", "", "a", "c")),
         *codes(
-            get(A),
+            get(ONE),
             get(f"{MAPS}/b"),
-            patch("merge", A, {}),
+            patch("merge", ONE, {}),
             post(MAPS, config_map("c")),
             get(MAPS),
             get(MAPS, fieldSelector="metadata.name=a"),
             get(MAPS, fieldSelector="metadata.name=b"),
             watch(MAPS, 1, fieldSelector="metadata.name=b"),
             delete(MAPS),
-            delete(A),
+            delete(ONE),
         ),
         *ann(watch(MAPS, 1, fieldSelector="metadata.name=c", timeoutSeconds="1")),
     ),
@@ -155,21 +146,20 @@ RULES = (
         *given(post(BINDINGS, binding("{ns}", kind="ClusterRole"))),
         may(READ_MAPS),
         *codes(
-            get(A), get("/api/v1/namespaces/default/configmaps/a"), get("/api/v1/nodes/n"), get("/metrics")
+            get(ONE), get("/api/v1/namespaces/default/configmaps/a"), get("/api/v1/nodes/n"), get("/metrics")
         ),
     ),
     probe("a service account's rights", *given(post(ROLES, role(READ_MAPS))),
           *given(post(BINDINGS, binding("r", BOT_SUBJECT))), may(READ_MAPS, user=BOT),
-          get(A).by(BOT).but(show=("kind",)), get(A).by("system:serviceaccount:default:bot"),
-          get(A).by("bot")),
+          get(ONE).by(BOT).but(show=("kind",)), get(ONE).by("system:serviceaccount:default:bot"),
+          get(ONE).by("bot")),
     probe("all service accounts of a namespace", *given(post(ROLES, role(READ_MAPS))),
           *given(post(BINDINGS, binding("r", {"kind": "Group", "name": "system:serviceaccounts:{ns}"}))),
-          may(READ_MAPS, groups=["system:serviceaccounts:{ns}"]), get(A).by(BOT).but(show=("kind",)),
-          get(A).by("system:serviceaccount:default:bot")),
+          may(READ_MAPS, groups=["system:serviceaccounts:{ns}"]), get(ONE).by(BOT).but(show=("kind",)),
+          get(ONE).by("system:serviceaccount:default:bot")),
     probe(
         "rights to objects of a definition",
-        *defined(),
-        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        *stored({"replicas": 1}),
         *granted(rule("get patch", "things things/status", "{group}")),
         *codes(
             get(f"{THINGS}/one"),
@@ -185,17 +175,12 @@ ACCOUNTS = f"{CORE}/serviceaccounts"
 TOKEN = f"{ACCOUNTS}/bot/token"
 
 
-def review(kind: str, **spec: Any) -> Body:
-    body: Body = {"apiVersion": "authentication.k8s.io/v1", "kind": kind}
-    return body | ({"spec": spec} if spec else {})
-
-
 def who() -> Step:
-    return post(WHO, review("SelfSubjectReview"))
+    return post(WHO, review("authentication", "SelfSubjectReview"))
 
 
 def token_request(**spec: Any) -> Body:
-    return review("TokenRequest") | {"spec": spec}
+    return review("authentication", "TokenRequest") | {"spec": spec}
 
 
 def as_bot(step: Step) -> Step:
@@ -211,7 +196,7 @@ IDENTITY = (
     probe("a token that is used", *MADE,
           *given(post(ROLES, role(READ_MAPS)), post(BINDINGS, binding("r", BOT_SUBJECT))),
           may(READ_MAPS, user=BOT), as_bot(who()), as_bot(get(f"{MAPS}/a")), as_bot(get(MAPS)),
-          post(TOKENS, review("TokenReview", token="{token}"))),
+          post(TOKENS, review("authentication", "TokenReview", token="{token}"))),
     probe(
         "a token of a pod",
         *given(post(ACCOUNTS, {"metadata": {"name": "bot"}}), post(PODS, pod("p", serviceAccountName="bot"))),

@@ -13,7 +13,6 @@ from tests.conformance.probe import *
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 VALIDATING, MUTATING = f"{HOOKS}/validatingwebhookconfigurations", f"{HOOKS}/mutatingwebhookconfigurations"
 A = config_map("a", {"x": "1"})
-ONE, THING = f"{MAPS}/a", f"{THINGS}/one"
 OWN = {"matchLabels": {"kubernetes.io/metadata.name": "{ns}"}}
 ALL = [
     {
@@ -45,14 +44,10 @@ def hook(how: str, _name: str = "", **more: Any) -> dict[str, Any]:
 def with_hooks(kind: str, *hooks: dict[str, Any]) -> tuple[Step, ...]:
     """Steps after which these webhooks are asked: a marker among them refuses a dry creation."""
     path = VALIDATING if kind == "Validating" else MUTATING
-    body = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": f"{kind}WebhookConfiguration",
-        "metadata": {"name": "{ns}"},
-        "webhooks": [*hooks, hook("deny", **MARKER)],
-    }
+    asked = [*hooks, hook("deny", **MARKER)]
+    all_ = body(f"{kind}WebhookConfiguration", "{ns}", "admissionregistration.k8s.io/v1", webhooks=asked)
     marker = config_map("marker", labels={"marker": "yes"})
-    return (post(path, body, show=()), post(MAPS, marker, dryRun="All", until=400, show=()))
+    return (post(path, all_, show=()), post(MAPS, marker, dryRun="All", until=400, show=()))
 
 
 def validated(name: str, *hooks: dict[str, Any], steps: tuple[Step, ...] = ()) -> Probe:

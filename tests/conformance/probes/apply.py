@@ -9,10 +9,6 @@ from tests.conformance.objects import *
 from tests.conformance.probe import *
 from tests.kit.devcluster.api import MEDIA
 
-ONE = f"{MAPS}/a"
-THING = f"{THINGS}/one"
-TAKE = {"uid": "metadata.uid", "rv": "metadata.resourceVersion"}
-
 LAST = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"x":"1","y":"1"}}'
 
 
@@ -30,12 +26,13 @@ def mine(data: Any, manager: str = "me", **more: Any) -> Step:
 
 def hollow_deployment() -> dict[str, Any]:
     """A deployment whose configuration names maps and lists with nothing in them."""
-    body = deployment("d")
-    body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": []}
-    body["spec"]["template"]["spec"] |= {"nodeSelector": {}, "volumes": [], "securityContext": {}}
-    return body
+    made = deployment("d")
+    made["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": []}
+    made["spec"]["template"]["spec"] |= {"nodeSelector": {}, "volumes": [], "securityContext": {}}
+    return made
 
 
+ENV = {"name": "A", "value": "1"}
 SHOWN = ("metadata.managedFields", "metadata.labels", "spec.template.spec")
 PROBES: tuple[Probe, ...] = (
     probe("an apply creates", mine({"x": "1"})),
@@ -53,8 +50,7 @@ PROBES: tuple[Probe, ...] = (
     probe("agreement is no conflict", given(mine({"x": "1"})), mine({"x": "1"}, "you")),
     probe("a conflict with an update", given(post(MAPS, of({"x": "1"}), fieldManager="writer")),
           mine({"x": "2"})),
-    probe("a conflict with an update of status", *defined(),
-          given(post(THINGS, thing("one", {"replicas": 1}))),
+    probe("a conflict with an update of status", *stored({"replicas": 1}),
           given(patch("merge", f"{THING}/status", {"status": {"phase": "x"}}, fieldManager="status-writer")),
           apply(f"{THING}/status", thing("one", status={"phase": "y"}))),
     probe("an update takes over", given(mine({"x": "1", "y": "1"})),
@@ -73,7 +69,7 @@ PROBES: tuple[Probe, ...] = (
     probe("a version of nothing", apply(ONE, of({"x": "2"}, resourceVersion="1"))),
     probe("an apply without kind", apply(ONE, {"metadata": {"name": "a"}})),
     probe("an apply of another kind",
-          apply(ONE, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}})),
+          apply(ONE, body("Secret", "a"))),
     probe("an apply of another version", apply(ONE, of({}) | {"apiVersion": "v9"})),
     probe("an apply under another name", apply(ONE, config_map("b"))),
     probe("an apply without a name",
@@ -84,9 +80,9 @@ PROBES: tuple[Probe, ...] = (
     probe("an apply with a wrong type", apply(ONE, of({"x": 1}))),
     probe("a dry apply", mine({"x": "1"}, dryRun="All"), mine({"x": "2"})),
     probe("an apply of a null", mine({"x": None})),
-    probe("empty parts of a built-in kind", apply(f"{DEPLOYMENTS}/d", hollow_deployment(), show=SHOWN),
-          apply(f"{DEPLOYMENTS}/d", deployment("d"), "you", show=SHOWN),
-          apply(f"{DEPLOYMENTS}/d", deployment("d"), show=SHOWN)),
+    probe("empty parts of a built-in kind", apply(DEPLOYMENT, hollow_deployment(), show=SHOWN),
+          apply(DEPLOYMENT, deployment("d"), "you", show=SHOWN),
+          apply(DEPLOYMENT, deployment("d"), show=SHOWN)),
     probe("an emptied map", mine({"x": "1"}), apply(ONE, of({})), apply(ONE, config_map("a"))),
     probe("an empty map is owned", apply(ONE, of({})), mine({"x": "1"}, "you")),
     probe("parts by key", *defined(), apply(THING, parts({"name": "a", "size": 1})),
@@ -121,16 +117,8 @@ PROBES: tuple[Probe, ...] = (
         "status by apply",
         *defined(),
         given(apply(THING, thing("one", {"replicas": 1}))),
-        apply(
-            f"{THING}/status",
-            thing("one", status={"conditions": [{"type": "Ready", "status": "True"}]}),
-            "status",
-        ),
-        apply(
-            f"{THING}/status",
-            thing("one", status={"conditions": [{"type": "Done", "status": "True"}]}),
-            "other",
-        ),
+        apply(f"{THING}/status", thing("one", status=conditions(Ready="True")), "status"),
+        apply(f"{THING}/status", thing("one", status=conditions(Done="True")), "other"),
         apply(f"{THING}/status", thing("one", status={}), "status"),
     ),
     probe("a spec in a status apply", *defined(), given(apply(THING, thing("one", {"replicas": 1}))),
@@ -138,25 +126,16 @@ PROBES: tuple[Probe, ...] = (
     probe("a status in a spec apply", *defined(),
           apply(THING, thing("one", {"replicas": 1}, status={"phase": "x"}))),
     probe("status of nothing", *defined(), apply(f"{THING}/status", thing("one", status={"phase": "x"}))),
-    probe("an update of status is owned", *defined(), given(post(THINGS, thing("one", {"replicas": 1}))),
+    probe("an update of status is owned", *stored({"replicas": 1}),
           put(f"{THING}/status", thing("one", {"replicas": 5}, status={"phase": "x"}), fieldManager="s"),
           patch("merge", f"{THING}/status", {"status": {"phase": "y"}, "metadata": {"labels": {"a": "b"}}},
                 fieldManager="s")),
-    probe("scale and apply", given(apply(f"{DEPLOYMENTS}/d", deployment("d"))),
+    probe("scale and apply", given(apply(DEPLOYMENT, deployment("d"))),
           patch("merge", f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 3}}, fieldManager="scaler"),
-          apply(f"{DEPLOYMENTS}/d", deployment("d"), show=("spec.replicas",))),
+          apply(DEPLOYMENT, deployment("d"), show=("spec.replicas",))),
     probe(
         "client-side, then server-side",
-        given(
-            post(
-                MAPS,
-                of(
-                    {"x": "1", "y": "1"},
-                    annotations={"kubectl.kubernetes.io/last-applied-configuration": LAST},
-                ),
-                fieldManager="kubectl-client-side-apply",
-            )
-        ),
+        given(post(MAPS, applied(of({"x": "1", "y": "1"}), LAST), fieldManager="kubectl-client-side-apply")),
         apply(ONE, of({"x": "2"}), "kubectl"),
     ),
     probe("forgetting managed fields", given(mine({"x": "1"})),
@@ -165,27 +144,11 @@ PROBES: tuple[Probe, ...] = (
           patch("merge", ONE, {"metadata": {"managedFields": [{"manager": "x", "operation": "Bogus"}]}})),
     probe(
         "deployment by two",
-        apply(f"{DEPLOYMENTS}/d", deployment("d"), show=("metadata.managedFields",)),
+        apply(DEPLOYMENT, deployment("d"), show=("metadata.managedFields",)),
         apply(
-            f"{DEPLOYMENTS}/d",
-            {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": "d"},
-                "spec": {
-                    "template": {
-                        "spec": {
-                            "containers": [
-                                {
-                                    "name": "main",
-                                    "env": [{"name": "A", "value": "1"}],
-                                    "ports": [{"containerPort": 80}],
-                                }
-                            ]
-                        }
-                    }
-                },
-            },
+            DEPLOYMENT,
+            body("Deployment", "d", "apps/v1")
+            | template(containers=[{"name": "main", "env": [ENV], "ports": [{"containerPort": 80}]}]),
             "you",
             show=("metadata.managedFields", "spec.template.spec.containers"),
         ),

@@ -8,20 +8,15 @@ from typing import Any
 from tests.conformance.objects import *
 from tests.conformance.probe import *
 
-POD, S = f"{PODS}/p", f"{SERVICES}/s"
 CLAIMS, EVENTS = f"{CORE}/persistentvolumeclaims", f"{CORE}/events"
 INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses"
 BUDGETS = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
 JOBS, STATEFUL = "/apis/batch/v1/namespaces/{ns}/jobs", "/apis/apps/v1/namespaces/{ns}/statefulsets"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/{ns}/events"
-TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
 CLAIMED = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 AT_RV = {"metadata": {"name": "l", "resourceVersion": "{rv}"}}
+ABOUT = {"kind": "Pod", "name": "p", "namespace": "{ns}"}
 NOW = "2020-01-01T00:00:00Z"
-
-
-def container(**more: Any) -> Body:
-    return {"name": "main", "image": "busybox", **more}
 
 
 def made(name: str, path: str, body: Body, *show: str) -> Probe:
@@ -33,52 +28,33 @@ def bad_pod(name: str, **spec: Any) -> Probe:
 
 
 def claim(**spec: Any) -> Body:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "c"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec},
-    }
+    usual = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return body("PersistentVolumeClaim", "c", spec=usual | spec)
 
 
 def lease(**spec: Any) -> Body:
-    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": spec}
+    return body("Lease", "l", "coordination.k8s.io/v1", spec=spec)
 
 
 def event(**more: Any) -> Body:
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": "e"},
-        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "{ns}"},
-        "reason": "Why",
-        "message": "So",
-        "type": "Normal",
-        **more,
-    }
+    usual: Body = {"involvedObject": ABOUT, "reason": "Why", "message": "So", "type": "Normal"}
+    return body("Event", "e", **(usual | more))
 
 
 def new_event(**more: Any) -> Body:
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "e"},
-        "regarding": {"kind": "Pod", "name": "p", "namespace": "{ns}"},
-        "reason": "Why",
-        "note": "So",
-        "type": "Normal",
-        "action": "Act",
-        "eventTime": "2020-01-01T00:00:00.000000Z",
-        "reportingController": "example.com/c",
-        "reportingInstance": "i",
-        **more,
-    }
+    usual: Body = {"regarding": ABOUT, "reason": "Why", "note": "So", "type": "Normal", "action": "Act"}
+    usual |= {"eventTime": "2020-01-01T00:00:00.000000Z"}
+    usual |= {"reportingController": "example.com/c", "reportingInstance": "i"}
+    return body("Event", "e", "events.k8s.io/v1", **(usual | more))
 
 
 def job(**template: Any) -> Body:
     spec = {"suspend": True, "template": {"spec": {"containers": [container()], **template}}}
     return {"metadata": {"name": "j"}, "spec": spec}
 
+
+QUANTITIES = {"limits": {"cpu": 1.5, "memory": 1024}, "requests": {"cpu": "0.1", "memory": "1e3"}}
+NAMED_BY_THE_POD = {"fieldRef": {"fieldPath": "metadata.name"}}
 
 PROBES: tuple[Probe, ...] = (
     made("a pod", PODS, pod("p")),
@@ -90,7 +66,7 @@ PROBES: tuple[Probe, ...] = (
             containers=[
                 container(
                     ports=[{"containerPort": 80}],
-                    env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                    env=[{"name": "A", "valueFrom": NAMED_BY_THE_POD}],
                     livenessProbe={"httpGet": {"port": 80}},
                     readinessProbe={"exec": {"command": ["true"]}},
                     resources={"limits": {"cpu": "1", "memory": "1000Mi"}},
@@ -101,10 +77,7 @@ PROBES: tuple[Probe, ...] = (
                 {"name": "a"},
                 {"name": "b", "configMap": {"name": "x"}},
                 {"name": "s", "secret": {"secretName": "x"}},
-                {
-                    "name": "d",
-                    "downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]},
-                },
+                {"name": "d", "downwardAPI": {"items": [{"path": "x", **NAMED_BY_THE_POD}]}},
                 {"name": "h", "hostPath": {"path": "/x"}},
             ],
             automountServiceAccountToken=False,
@@ -112,22 +85,8 @@ PROBES: tuple[Probe, ...] = (
         "spec",
         "status",
     ),
-    made(
-        "quantities",
-        PODS,
-        pod(
-            "p",
-            containers=[
-                container(
-                    resources={
-                        "limits": {"cpu": 1.5, "memory": 1024},
-                        "requests": {"cpu": "0.1", "memory": "1e3"},
-                    }
-                )
-            ],
-        ),
-        "spec.containers.0.resources",
-    ),
+    made("quantities", PODS, pod("p", containers=[container(resources=QUANTITIES)]),
+         "spec.containers.0.resources"),
     made("empty lists", PODS,
          pod("p", tolerations=[], volumes=[], containers=[container(env=[], args=[], ports=[])]),
          "spec.tolerations", "spec.containers.0.env", "spec.containers.0.args"),
@@ -145,18 +104,10 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "what may change of a pod",
         *given(post(PODS, pod("p"))),
-        patch(
-            "merge",
-            POD,
-            {"spec": {"activeDeadlineSeconds": 5}},
-            show=("spec.activeDeadlineSeconds", "metadata.generation"),
-        ),
-        patch(
-            "strategic",
-            POD,
-            {"spec": {"containers": [{"name": "main", "image": "other"}]}},
-            show=("spec.containers.0.image",),
-        ),
+        patch("merge", POD, {"spec": {"activeDeadlineSeconds": 5}},
+              show=("spec.activeDeadlineSeconds", "metadata.generation")),
+        patch("strategic", POD, {"spec": {"containers": [container(image="other")]}},
+              show=("spec.containers.0.image",)),
         patch("merge", POD, {"spec": {"hostname": "x"}}),
     ),
     made("a deployment", DEPLOYMENTS, deployment("d")),
@@ -181,7 +132,8 @@ PROBES: tuple[Probe, ...] = (
     made("a service with node ports", SERVICES, service("s", type="NodePort"), "spec"),
     probe("a service with a bad name", post(SERVICES, service("1s"))),
     probe("a service is replaced", *given(post(SERVICES, service("s"))),
-          put(S, service("s", ports=[{"port": 81}]), show=("spec.ports", "spec.clusterIPs", "spec.type"))),
+          put(SERVICE, service("s", ports=[{"port": 81}]),
+              show=("spec.ports", "spec.clusterIPs", "spec.type"))),
     made("a secret", SECRETS,
          {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA==", "a": "eA=="}}),
     probe("a claim goes", *given(post(CLAIMS, claim())),

@@ -16,7 +16,7 @@ FAMILY = given(
 )
 BLOCKING = given(post(MAPS, OWNER, take=UID), post(MAPS, owned_by(CHILD, OWNER, block=True)))
 META = ("metadata.finalizers", "metadata.deletionGracePeriodSeconds", "metadata.ownerReferences")
-NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}-b"}}
+NAMESPACE = body("Namespace", "{ns}-b")
 N = f"{NAMESPACES}/{{ns}}-b"
 
 

@@ -7,8 +7,6 @@ from tests.conformance.objects import *
 from tests.conformance.probe import *
 
 A = config_map("a", {"x": "1"})
-ONE = f"{MAPS}/a"
-TAKE = {"uid": "metadata.uid", "rv": "metadata.resourceVersion"}
 
 PROBES: tuple[Probe, ...] = (
     probe("a new config map", post(MAPS, A), get(ONE)),

@@ -8,8 +8,10 @@ from typing import Any
 from tests.conformance.objects import *
 from tests.conformance.probe import *
 
-THING = f"{THINGS}/one"
 Z = "x-kubernetes-validations"
+TWICE = (
+    '{"apiVersion":"{group}/v1","kind":"Thing","metadata":{"name":"NAME"},"spec":{"replicas":1,"replicas":2}}'
+)
 
 
 def sent(name: str, spec: Any, *, schema: Any = None, **more: Any) -> Probe:
@@ -84,30 +86,18 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "a name twice",
         *defined(),
-        post(
-            THINGS,
-            Raw(
-                '{"apiVersion":"{group}/v1","kind":"Thing","metadata":{"name":"one"},"spec":{"replicas":1,"replicas":2}}'
-            ),
-            show=("spec",),
-        ),
-        post(
-            THINGS,
-            Raw(
-                '{"apiVersion":"{group}/v1","kind":"Thing","metadata":{"name":"two"},"spec":{"replicas":1,"replicas":2}}'
-            ),
-            fieldValidation="Strict",
-        ),
+        post(THINGS, Raw(TWICE.replace("NAME", "one")), show=("spec",)),
+        post(THINGS, Raw(TWICE.replace("NAME", "two")), fieldValidation="Strict"),
     ),
     probe("no kind", *defined(), post(THINGS, {"apiVersion": "{group}/v1", "metadata": {"name": "one"}}),
           post(THINGS, {"kind": "Thing", "metadata": {"name": "one"}})),
     probe("another kind", *defined(), post(THINGS, thing("one", {}) | {"kind": "Other"})),
     probe("a bad name", *defined(), post(THINGS, thing("One_", {}))),
-    probe("an update without a version", *defined(), *given(post(THINGS, thing("one", {}))),
+    probe("an update without a version", *stored({}),
           put(THING, thing("one", {"replicas": 2}))),
-    probe("an update of a bad label", *defined(), *given(post(THINGS, thing("one", {}))),
+    probe("an update of a bad label", *stored({}),
           patch("merge", THING, {"metadata": {"labels": {"a": "b c"}}})),
-    probe("an update of another uid", *defined(), *given(post(THINGS, thing("one", {}))),
+    probe("an update of another uid", *stored({}),
           patch("merge", THING, {"metadata": {"uid": "other"}})),
     probe("a short finalizer", *defined(),
           post(THINGS, thing("one", {}) | {"metadata": {"name": "one", "finalizers": ["hold"]}},

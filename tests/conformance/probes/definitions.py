@@ -10,10 +10,7 @@ from tests.conformance.probe import *
 
 MAXIMUM = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/replicas/maximum"
 CRD = f"{CRDS}/things.{{group}}"
-THING = f"{THINGS}/one"
 V2 = THINGS.replace("v1", "v2")
-TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
-ESTABLISHED = {"status.conditions.1.status": "True", "status.conditions.1.type": "Established"}
 SCHEMA = "/spec/versions/0/schema/openAPIV3Schema/properties/spec"
 SCHEMA_OF_V2 = SCHEMA.replace("/0/", "/1/")
 
@@ -25,18 +22,22 @@ def version(name: str, spec: Body | None = None, **more: Any) -> Body:
 
 
 def of_versions(*versions: Body, **spec: Any) -> Body:
-    body = definition()
-    body["spec"] |= {"versions": list(versions), **spec}
-    return body
+    made = definition()
+    made["spec"] |= {"versions": list(versions), **spec}
+    return made
 
 
-def served(body: Body, *paths: str) -> tuple[Step, ...]:
+def served(crd: Body, *paths: str) -> tuple[Step, ...]:
     """Steps after which a definition of things is served in these versions."""
     return (
-        post(CRDS, body, show=()),
+        post(CRDS, crd, show=()),
         get(CRD, until=ESTABLISHED, show=()),
         *(get(path, until=200, show=()) for path in paths or (THINGS,)),
     )
+
+
+def described(description: str = "") -> Body:
+    return definition({"type": "object"} | ({"description": description} if description else {}))
 
 
 OTHER = f"{CRDS}/others.{{group}}"
@@ -51,7 +52,7 @@ PROBES: tuple[Probe, ...] = (
     probe("twice", *defined(), post(CRDS, definition())),
     probe("deleting a definition", *defined(), *given(post(THINGS, thing("one", {})), delete(CRD, show=())),
           get(CRD, until=404), get(THINGS, until=404, show=())),
-    probe("a version is no longer served", *defined(), *given(post(THINGS, thing("one", {}))),
+    probe("a version is no longer served", *stored({}),
           patch("json", CRD, [{"op": "replace", "path": "/spec/versions/0/served", "value": False}],
                 show=("spec.versions.0.served",)), get(THINGS, until=404, show=())),
     probe("a deprecated version", *defined(deprecated=True), post(THINGS, thing("one", {}), show=("kind",)),
@@ -60,8 +61,7 @@ PROBES: tuple[Probe, ...] = (
           get(THINGS, show=("kind",))),
     probe(
         "an old object and a younger schema",
-        *defined(),
-        *given(post(THINGS, thing("one", {"replicas": 50, "note": "x"}))),
+        *stored({"replicas": 50, "note": "x"}),
         *given(patch("json", CRD, [{"op": "replace", "path": MAXIMUM, "value": 9}])),
         post(THINGS, thing("probe", {"replicas": 50}), dryRun="All", until=422),
         patch("merge", THING, {"metadata": {"labels": {"a": "b"}}}, show=("spec",)),
@@ -71,12 +71,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe(
         "a schema without properties",
-        *defined(
-            {
-                "type": "object",
-                "properties": {k: v for k, v in SPEC["properties"].items() if k in ("replicas", "mode")},
-            }
-        ),
+        *defined(of_fields("replicas", "mode")),
         post(THINGS, thing("one", {"replicas": 1, "note": "x"}), show=("spec",)),
     ),
     probe(
@@ -98,12 +93,8 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "another short name",
         *defined({"type": "object"}),
-        patch(
-            "merge",
-            CRD,
-            {"spec": {"names": {"shortNames": ["th"], "categories": ["all"]}}},
-            show=("spec.names",),
-        ),
+        patch("merge", CRD, {"spec": {"names": {"shortNames": ["th"], "categories": ["all"]}}},
+              show=("spec.names",)),
         get(CRD, until={"status.acceptedNames.shortNames.0": "th"}, show=("status", "metadata.generation")),
     ),
     probe(
@@ -143,36 +134,19 @@ PROBES: tuple[Probe, ...] = (
         # stored anew: of what is left in a version that is gone, a real server can list nothing any more
         patch("merge", f"{V2}/one", {"metadata": {"labels": {"a": "b"}}}, show=("apiVersion", "spec")),
         patch("json", CRD, [{"op": "remove", "path": "/spec/versions/0"}]),
-        patch(
-            "merge", f"{CRD}/status", {"status": {"storedVersions": ["v2"]}}, show=("status.storedVersions",)
-        ),
+        patch("merge", f"{CRD}/status", {"status": {"storedVersions": ["v2"]}},
+              show=("status.storedVersions",)),
         patch("json", CRD, [{"op": "remove", "path": "/spec/versions/0"}], show=("status.storedVersions",)),
         get(THINGS, until=404, show=()),
         get(V2, until=200, show=("items.0.apiVersion", "items.0.spec")),
     ),
     probe(
         "applying",
-        apply(
-            CRD,
-            definition({"type": "object"}),
-            "kubectl",
-            show=("metadata.managedFields", "metadata.generation"),
-        ),
+        apply(CRD, described(), "kubectl", show=("metadata.managedFields", "metadata.generation")),
         get(CRD, until=ESTABLISHED, show=()),
-        apply(
-            CRD,
-            definition({"type": "object", "description": "x"}),
-            "kubectl",
-            show=("metadata.managedFields", "metadata.generation"),
-        ),
-        apply(CRD, definition({"type": "object", "description": "y"}), "other"),
-        apply(
-            CRD,
-            definition({"type": "object", "description": "y"}),
-            "other",
-            force="true",
-            show=("metadata.generation",),
-        ),
+        apply(CRD, described("x"), "kubectl", show=("metadata.managedFields", "metadata.generation")),
+        apply(CRD, described("y"), "other"),
+        apply(CRD, described("y"), "other", force="true", show=("metadata.generation",)),
     ),
     probe("a strategic patch", *defined({"type": "object"}),
           patch("strategic", CRD,
@@ -181,18 +155,9 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "going, held by an object",
         *defined(),
-        *given(
-            post(THINGS, thing("one", {}) | {"metadata": {"name": "one", "finalizers": ["example.com/x"]}})
-        ),
-        delete(
-            CRD,
-            show=(
-                "metadata.finalizers",
-                "metadata.generation",
-                "metadata.deletionGracePeriodSeconds",
-                "status.conditions",
-            ),
-        ),
+        *given(post(THINGS, held(thing("one", {}), "example.com/x"))),
+        delete(CRD, show=("metadata.finalizers", "metadata.generation", "metadata.deletionGracePeriodSeconds",
+                          "status.conditions")),
         get(THING, until={"metadata.deletionGracePeriodSeconds": 0}, show=("metadata.finalizers",)),
         post(THINGS, thing("two", {})),
         apply(f"{THINGS}/two", thing("two", {})),
@@ -204,8 +169,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe(
         "a version that is served again",
-        *defined(),
-        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        *stored({"replicas": 1}),
         *given(patch("json", CRD, [{"op": "replace", "path": "/spec/versions/0/served", "value": False}])),
         get(THINGS, until=404, show=()),
         patch("json", CRD, [{"op": "replace", "path": "/spec/versions/0/served", "value": True}], show=()),

@@ -8,6 +8,7 @@ from tests.conformance.probe import *
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 REVIEWS = "/apis/authorization.k8s.io/v1"
+GET_PODS = {"namespace": "{ns}", "verb": "get", "resource": "pods"}
 
 PROBES: tuple[Probe, ...] = (
     probe("versions of the core", get("/api", show=("kind", "versions"))),
@@ -30,11 +31,7 @@ PROBES: tuple[Probe, ...] = (
         "may I",
         post(
             f"{REVIEWS}/selfsubjectaccessreviews",
-            {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": {"namespace": "{ns}", "verb": "get", "resource": "pods"}},
-            },
+            review("authorization", "SelfSubjectAccessReview", resourceAttributes=GET_PODS),
             show=("kind", "status.allowed", "spec"),
         ),
     ),
@@ -42,14 +39,7 @@ PROBES: tuple[Probe, ...] = (
         "may another",
         post(
             f"{REVIEWS}/subjectaccessreviews",
-            {
-                "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SubjectAccessReview",
-                "spec": {
-                    "user": "nobody",
-                    "resourceAttributes": {"namespace": "{ns}", "verb": "get", "resource": "pods"},
-                },
-            },
+            review("authorization", "SubjectAccessReview", user="nobody", resourceAttributes=GET_PODS),
             show=("status.allowed",),
         ),
     ),
@@ -57,7 +47,7 @@ PROBES: tuple[Probe, ...] = (
         "who am I",
         post(
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
+            review("authentication", "SelfSubjectReview"),
             show=("kind", "status.userInfo.groups"),
         ),
     ),

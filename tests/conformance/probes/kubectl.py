@@ -9,26 +9,17 @@ from tests.conformance.objects import *
 from tests.conformance.probe import *
 
 A = config_map("a", {"x": "1"})
-ONE, THING, D, POD = f"{MAPS}/a", f"{THINGS}/one", f"{DEPLOYMENTS}/d", f"{PODS}/p"
-TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
-LAST = "kubectl.kubernetes.io/last-applied-configuration"
+D = DEPLOYMENT
 CSA = {"fieldManager": "kubectl-client-side-apply", "fieldValidation": "Strict"}
 META = ("metadata.labels", "metadata.annotations", "metadata.managedFields")
 SIZE = ("spec.replicas", "metadata.generation", "metadata.managedFields")
 
 
-def applied(body: dict[str, Any], last: str) -> dict[str, Any]:
-    """A body as a client-side apply sends it first."""
-    return body | {"metadata": body["metadata"] | {"annotations": {LAST: last}}}
+SECRET = body("Secret", "s", stringData={"a": "b"}, data={"a": "eA==", "c": "eQ=="})
 
 
 def scaled(name: str, replicas: int, **metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "autoscaling/v1",
-        "kind": "Scale",
-        "metadata": {"name": name, "namespace": "{ns}", **metadata},
-        "spec": {"replicas": replicas},
-    }
+    return scale(name, replicas, namespace="{ns}", **metadata)
 
 
 PROBES: tuple[Probe, ...] = (
@@ -49,8 +40,8 @@ PROBES: tuple[Probe, ...] = (
           apply(THING, thing("one", {"replicas": 1, "bogus": 1}), "kubectl", fieldValidation="Strict"),
           apply(THING, thing("one", {"note": "x"}), "kubectl", fieldValidation="Strict", show=("spec",))),
     probe("apply by the client", get(ONE), post(MAPS, applied(A, "1"), **CSA),
-          patch("strategic", ONE, {"data": {"x": "2"}, "metadata": {"annotations": {LAST: "2"}}}, **CSA),
-          patch("strategic", ONE, {"data": {"x": None}, "metadata": {"annotations": {LAST: "3"}}}, **CSA)),
+          patch("strategic", ONE, applied({"metadata": {}, "data": {"x": "2"}}, "2"), **CSA),
+          patch("strategic", ONE, applied({"metadata": {}, "data": {"x": None}}, "3"), **CSA)),
     probe("apply by the client of a custom resource", *defined(),
           post(THINGS, applied(thing("one", {"replicas": 1}), "1"), **CSA, show=("spec",)),
           patch("merge", THING, {"spec": {"replicas": None, "note": "x"}}, **CSA, show=("spec", *META))),
@@ -67,19 +58,17 @@ PROBES: tuple[Probe, ...] = (
           patch("strategic", ONE, {"data": {"x": "3"}, "metadata": {"resourceVersion": "{rv}"}}, **CSA)),
     probe(
         "edit a custom resource",
-        *defined(),
-        *given(post(THINGS, thing("one", {"replicas": 1}), take=TAKE)),
+        *stored({"replicas": 1}),
         patch("merge", THING, {"spec": {"replicas": 2}, "metadata": {"resourceVersion": "{rv}"}}, show=SIZE),
         patch("merge", THING, {"spec": {"replicas": 3}, "metadata": {"resourceVersion": "{rv}"}}),
         patch("merge", THING, {"spec": {"replicas": "x"}}),
     ),
     probe("replace without a version", *given(post(MAPS, A)),
           put(ONE, config_map("a", {"x": "2"}), fieldManager="kubectl-replace", fieldValidation="Strict")),
-    probe("replace a custom resource without a version", *defined(),
-          *given(post(THINGS, thing("one", {"replicas": 1}))),
+    probe("replace a custom resource without a version", *stored({"replicas": 1}),
           put(THING, thing("one", {"replicas": 2}), fieldManager="kubectl-replace")),
     probe("replace a deployment by less", *given(post(DEPLOYMENTS, deployment("d", replicas=3))),
-          put(D, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}),
+          put(D, body("Deployment", "d", "apps/v1")),
           put(D, deployment("d"), show=SIZE)),
     probe("replace --force", *given(post(MAPS, A, take=TAKE)),
           delete(ONE, {"propagationPolicy": "Background", "gracePeriodSeconds": 0}),
@@ -100,8 +89,7 @@ PROBES: tuple[Probe, ...] = (
           put(f"{D}/scale", scaled("d", 4, uid="other"))),
     probe(
         "scale --current-replicas",
-        *defined(),
-        *given(post(THINGS, thing("one", {"replicas": 1}))),
+        *stored({"replicas": 1}),
         get(f"{THING}/scale", take=TAKE),
         put(f"{THING}/scale", scaled("one", 3, resourceVersion="{rv}", uid="{uid}")),
         put(f"{THING}/scale", scaled("one", 4, resourceVersion="{rv}", uid="{uid}")),
@@ -117,9 +105,8 @@ PROBES: tuple[Probe, ...] = (
         get(D, show=SIZE),
     ),
     probe("set image", *given(post(DEPLOYMENTS, deployment("d"))),
-          patch("strategic", D,
-                {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "i:2"}]}}}},
-                fieldManager="kubectl-set", show=("spec.template.spec.containers", *SIZE))),
+          patch("strategic", D, template(containers=[container(image="i:2")]), fieldManager="kubectl-set",
+                show=("spec.template.spec.containers", *SIZE))),
     probe("rollout restart", *given(post(DEPLOYMENTS, deployment("d", paused=False, replicas=0))),
           patch("strategic", D, {"spec": {"template": {"metadata": {"annotations": {"restartedAt": "now"}}}}},
                 fieldManager="kubectl-rollout", show=("spec.template.metadata", "metadata.generation"))),
@@ -137,26 +124,11 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe(
         "conditions by two who apply",
-        *defined(),
-        *given(post(THINGS, thing("one", {"replicas": 1}))),
-        apply(
-            f"{THING}/status",
-            thing("one", status={"conditions": [{"type": "A", "status": "True"}]}),
-            "first",
-            show=("status",),
-        ),
-        apply(
-            f"{THING}/status",
-            thing("one", status={"conditions": [{"type": "B", "status": "True"}]}),
-            "second",
-            show=("status",),
-        ),
-        apply(
-            f"{THING}/status",
-            thing("one", status={"conditions": [{"type": "A", "status": "False"}]}),
-            "second",
-        ),
-        apply(f"{THING}/status", thing("one", status={"conditions": []}), "first", show=("status",)),
+        *stored({"replicas": 1}),
+        apply(f"{THING}/status", thing("one", status=conditions(A="True")), "first", show=("status",)),
+        apply(f"{THING}/status", thing("one", status=conditions(B="True")), "second", show=("status",)),
+        apply(f"{THING}/status", thing("one", status=conditions(A="False")), "second"),
+        apply(f"{THING}/status", thing("one", status=conditions()), "first", show=("status",)),
     ),
     probe("wait for a deletion", *given(post(MAPS, A, take=TAKE)),
           watch(MAPS, 1, fieldSelector="metadata.name=a", resourceVersion="{rv}",
@@ -179,18 +151,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     probe(
         "create a secret and read it as a table",
-        post(
-            SECRETS,
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": "s"},
-                "stringData": {"a": "b"},
-                "data": {"a": "eA==", "c": "eQ=="},
-            },
-            fieldManager="kubectl-create",
-            fieldValidation="Strict",
-        ),
+        post(SECRETS, SECRET, fieldManager="kubectl-create", fieldValidation="Strict"),
         get(f"{SECRETS}/s", accept=TABLE),
     ),
     probe("create --dry-run=server",
@@ -217,8 +178,8 @@ PROBES: tuple[Probe, ...] = (
           patch("strategic", f"{SECRETS}/s", {"data": {"a": 5}}),
           patch("strategic", f"{SECRETS}/s", {"stringData": {"a": "plain"}}, show=("data",))),
     probe("explain",
-          *defined({"type": "object", "properties": {k: SPEC["properties"][k] for k in ("replicas",)}}),
-          get("/openapi/v3", show=("paths.api/v1.bogus",)), get("/openapi/v3/apis/nothing.example.com/v1")),
+          *defined(of_fields("replicas")), get("/openapi/v3", show=("paths.api/v1.bogus",)),
+          get("/openapi/v3/apis/nothing.example.com/v1")),
     probe("annotations as large as they may be",
           post(MAPS, config_map("a", annotations={"a": "b" * (262144 - 1)}), show=("metadata.name",)),
           patch("merge", ONE, {"metadata": {"annotations": {"b": "c"}}})),

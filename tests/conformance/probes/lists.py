@@ -24,6 +24,7 @@ def by_field(name: str, fields: str, path: str = MAPS) -> Probe:
     return probe(f"field selector: {name}", *SIX, get(path, fieldSelector=fields, show=NAMES))
 
 
+IS_READY = '.status.conditions[?(@.type=="Ready")].status'
 PAGE = ("metadata", *NAMES)
 
 PROBES: tuple[Probe, ...] = (
@@ -109,32 +110,19 @@ PROBES: tuple[Probe, ...] = (
         *defined(
             additionalPrinterColumns=[
                 {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"},
-                {
-                    "name": "Mode",
-                    "type": "string",
-                    "jsonPath": ".spec.mode",
-                    "priority": 1,
-                    "description": "how",
-                },
-                {
-                    "name": "Ready",
-                    "type": "string",
-                    "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
-                },
+                {"name": "Mode", "type": "string", "jsonPath": ".spec.mode", "priority": 1,
+                 "description": "how"},
+                {"name": "Ready", "type": "string", "jsonPath": IS_READY},
                 {"name": "When", "type": "date", "jsonPath": ".spec.when"},
             ]
         ),
         *given(
             post(THINGS, thing("one", {"replicas": 2})),
-            patch(
-                "merge",
-                f"{THINGS}/one/status",
-                {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-            ),
+            patch("merge", f"{THING}/status", {"status": conditions(Ready="True")}),
         ),
         get(THINGS, accept=TABLE),
     ),
-    probe("a table of custom resources without columns", *defined(), *given(post(THINGS, thing("one", {}))),
+    probe("a table of custom resources without columns", *stored({}),
           get(THINGS, accept=TABLE)),
     probe("a table of what is not there", get(f"{MAPS}/a", accept=TABLE)),
     probe("only metadata of a list", *SIX,

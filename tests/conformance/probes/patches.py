@@ -7,8 +7,7 @@ from tests.conformance.objects import *
 from tests.conformance.probe import *
 
 A = config_map("a", {"x": "1", "y": "2"})
-ONE, POD, DEPLOYMENT = f"{MAPS}/a", f"{PODS}/p", f"{DEPLOYMENTS}/d"
-MADE = given(post(MAPS, A, take={"rv": "metadata.resourceVersion", "uid": "metadata.uid"}))
+MADE = given(post(MAPS, A, take=TAKE))
 DATA = ("data", "metadata.labels")
 
 
@@ -24,10 +23,6 @@ def strategic(name: str, change: object, *show: str) -> Probe:
     made = given(post(DEPLOYMENTS, deployment("d")))
     shown = show or ("spec.template.spec.containers",)
     return probe(f"strategic patch: {name}", *made, patch("strategic", DEPLOYMENT, change, show=shown))
-
-
-def template(**spec: object) -> dict[str, object]:
-    return {"spec": {"template": {"spec": spec}}}
 
 
 PROBES: tuple[Probe, ...] = (
@@ -54,17 +49,10 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "json patch: an index",
         *given(post(PODS, pod("p", tolerations=[{"key": "a"}, {"key": "b"}]))),
-        patch(
-            "json",
-            POD,
-            [{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "c"}}],
-            show=("spec.tolerations",),
-        ),
-        patch(
-            "json",
-            POD,
-            [{"op": "add", "path": "/spec/tolerations/9", "value": {"key": "c"}}],
-            show=("spec.tolerations",),
+        *(
+            patch("json", POD, [{"op": "add", "path": f"/spec/tolerations/{index}", "value": {"key": "c"}}],
+                  show=("spec.tolerations",))
+            for index in "-9"
         ),
     ),
     probe("json patch: of nothing", patch("json", ONE, [])),
@@ -93,30 +81,23 @@ PROBES: tuple[Probe, ...] = (
     merge("under a name", {"data": {"x": "9"}}, fieldManager="somebody"),
     probe("merge patch: of nothing", patch("merge", ONE, {"data": {"x": "9"}})),
     probe("a patch of an unknown kind", *MADE, patch("merge", ONE, {}, media="application/json")),
-    probe("a strategic patch of a custom resource", *defined(),
-          *given(post(THINGS, thing("one", {"replicas": 1}))),
-          patch("strategic", f"{THINGS}/one", {"spec": {"replicas": 2}})),
+    probe("a strategic patch of a custom resource", *stored({"replicas": 1}),
+          patch("strategic", THING, {"spec": {"replicas": 2}})),
     probe(
         "a merge patch of a custom resource",
-        *defined(),
-        *given(post(THINGS, thing("one", {"replicas": 1, "note": "x"}))),
-        patch("merge", f"{THINGS}/one", {"spec": {"replicas": 2, "note": None}}),
-        patch("merge", f"{THINGS}/one", {"spec": {"replicas": "two"}}),
-        patch("merge", f"{THINGS}/one", {"spec": {"bogus": 1}}, fieldValidation="Strict"),
-        patch("merge", f"{THINGS}/one", {"status": {"phase": "x"}}, show=("status", "metadata.generation")),
+        *stored({"replicas": 1, "note": "x"}),
+        patch("merge", THING, {"spec": {"replicas": 2, "note": None}}),
+        patch("merge", THING, {"spec": {"replicas": "two"}}),
+        patch("merge", THING, {"spec": {"bogus": 1}}, fieldValidation="Strict"),
+        patch("merge", THING, {"status": {"phase": "x"}}, show=("status", "metadata.generation")),
     ),
     probe(
         "a json patch of a custom resource",
-        *defined(),
-        *given(post(THINGS, thing("one", {"replicas": 1}))),
-        patch(
-            "json",
-            f"{THINGS}/one",
-            [{"op": "replace", "path": "/spec/replicas", "value": 5}],
-            show=("spec", "metadata.generation"),
-        ),
-        patch("json", f"{THINGS}/one", [{"op": "test", "path": "/spec/replicas", "value": 4}]),
-        patch("json", f"{THINGS}/one", [{"op": "remove", "path": "/spec"}], show=("spec",)),
+        *stored({"replicas": 1}),
+        patch("json", THING, [{"op": "replace", "path": "/spec/replicas", "value": 5}],
+              show=("spec", "metadata.generation")),
+        patch("json", THING, [{"op": "test", "path": "/spec/replicas", "value": 4}]),
+        patch("json", THING, [{"op": "remove", "path": "/spec"}], show=("spec",)),
     ),
     strategic("containers by name", template(containers=[{"name": "main", "image": "other"}])),
     strategic("a second container", template(containers=[{"name": "side", "image": "other"}])),
@@ -132,9 +113,8 @@ PROBES: tuple[Probe, ...] = (
               {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}, "spec.strategy"),
     strategic("a strategy that does not fit", {"spec": {"strategy": {"type": "Recreate"}}}, "spec.strategy"),
     strategic("an order of containers",
-              {"spec": {"template": {"spec": {"$setElementOrder/containers": [{"name": "side"},
-                                                                              {"name": "main"}],
-                                              "containers": [{"name": "side", "image": "i"}]}}}}),
+              template(containers=[{"name": "side", "image": "i"}],
+                       **{"$setElementOrder/containers": [{"name": "side"}, {"name": "main"}]})),
     strategic("a field goes", {"spec": {"paused": None}}, "spec.paused", "metadata.generation"),
     strategic("a directive nobody knows", {"spec": {"$patch": "grow"}}, "spec.paused"),
     strategic("an unknown field", {"spec": {"bogus": 1}}, "spec.paused"),
@@ -143,16 +123,14 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "strategic patch: finalizers are a set",
         *given(post(MAPS, config_map("a", finalizers=["a.example.com/x"]))),
-        patch(
-            "strategic", ONE, {"metadata": {"finalizers": ["b.example.com/y"]}}, show=("metadata.finalizers",)
+        *(
+            patch(kind, ONE, {"metadata": change}, show=("metadata.finalizers",))
+            for kind, change in (
+                ("strategic", {"finalizers": ["b.example.com/y"]}),
+                ("strategic", {"$deleteFromPrimitiveList/finalizers": ["a.example.com/x"]}),
+                ("merge", {"finalizers": []}),
+            )
         ),
-        patch(
-            "strategic",
-            ONE,
-            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.example.com/x"]}},
-            show=("metadata.finalizers",),
-        ),
-        patch("merge", ONE, {"metadata": {"finalizers": []}}, show=("metadata.finalizers",)),
     ),
     probe("strategic patch: ports of a service", *given(post(SERVICES, service("s"))),
           patch("strategic", f"{SERVICES}/s",
@@ -161,17 +139,10 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "strategic patch: conditions of a pod",
         *given(post(PODS, pod("p"))),
-        patch(
-            "strategic",
-            f"{POD}/status",
-            {"status": {"conditions": [{"type": "A", "status": "True"}]}},
-            show=("status.conditions",),
-        ),
-        patch(
-            "strategic",
-            f"{POD}/status",
-            {"status": {"conditions": [{"type": "B", "status": "True"}]}},
-            show=("status.conditions",),
+        *(
+            patch("strategic", f"{POD}/status", {"status": conditions(**{name: "True"})},
+                  show=("status.conditions",))
+            for name in "AB"
         ),
     ),
 )  # fmt: skip

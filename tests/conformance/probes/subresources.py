@@ -6,33 +6,32 @@ from __future__ import annotations
 from tests.conformance.objects import *
 from tests.conformance.probe import *
 
-THING, D, POD = f"{THINGS}/one", f"{DEPLOYMENTS}/d", f"{PODS}/p"
-ONE = thing("one", {"replicas": 1})
-TAKE = {"rv": "metadata.resourceVersion", "uid": "metadata.uid"}
-MADE = (*defined(), *given(post(THINGS, ONE, take=TAKE)))
+D, FIRST = DEPLOYMENT, thing("one", {"replicas": 1})
+MADE = stored({"replicas": 1})
 SHORT = ("metadata.generation", "spec", "status")
 FROM_RV = {"name": "one", "resourceVersion": "{rv}"}
 HELD = config_map("a", {"x": "1"}, finalizers=["example.com/hold"])
 
 
 def bound_to(node: str) -> Step:
-    target = {"kind": "Node", "name": node}
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": target}
-    return post(f"{POD}/binding", body)
+    return post(f"{POD}/binding", body("Binding", "p", target={"kind": "Node", "name": node}))
 
 
 def finalized(*finalizers: str) -> Step:
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}"}}
-    spec = {"spec": {"finalizers": list(finalizers)}}
-    return put(f"{NAMESPACES}/{{ns}}/finalize", body | spec, show=("spec", "status"))
+    namespace = body("Namespace", "{ns}", spec={"finalizers": list(finalizers)})
+    return put(f"{NAMESPACES}/{{ns}}/finalize", namespace, show=("spec", "status"))
 
 
 def token_of(account: str, **spec: int) -> Step:
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    return post(f"{CORE}/serviceaccounts/{account}/token", body)
+    request = review("authentication", "TokenRequest") | {"spec": spec}
+    return post(f"{CORE}/serviceaccounts/{account}/token", request)
 
 
-EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+def scaled_by(spec: str, status: str) -> Body:
+    return definition(subresources={"scale": {"specReplicasPath": spec, "statusReplicasPath": status}})
+
+
+EVICTION = body("Eviction", "p", "policy/v1")
 
 
 PROBES: tuple[Probe, ...] = (
@@ -44,7 +43,7 @@ PROBES: tuple[Probe, ...] = (
           get(f"{THING}/scale")),
     probe("status by its subresource", *MADE,
           put(f"{THING}/status",
-              ONE | {"metadata": FROM_RV, "spec": {"replicas": 9}, "status": {"phase": "x"}}),
+              FIRST | {"metadata": FROM_RV, "spec": {"replicas": 9}, "status": {"phase": "x"}}),
           get(f"{THING}/status")),
     probe("status by the main resource", *MADE,
           patch("merge", THING, {"status": {"phase": "x"}}, show=SHORT)),
@@ -78,21 +77,11 @@ PROBES: tuple[Probe, ...] = (
         "scale",
         *MADE,
         get(f"{THING}/scale"),
-        put(
-            f"{THING}/scale",
-            {
-                "apiVersion": "autoscaling/v1",
-                "kind": "Scale",
-                "metadata": {"name": "one", "namespace": "{ns}"},
-                "spec": {"replicas": 5},
-            },
-        ),
+        put(f"{THING}/scale", scale("one", 5, namespace="{ns}")),
         get(THING, show=("spec", "metadata.generation", "metadata.managedFields")),
     ),
     probe("scale of an old version", *MADE, *given(patch("merge", THING, {"spec": {"replicas": 2}})),
-          put(f"{THING}/scale",
-              {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {**FROM_RV, "namespace": "{ns}"},
-               "spec": {"replicas": 5}})),
+          put(f"{THING}/scale", scale(**FROM_RV, replicas=5, namespace="{ns}"))),
     probe("scale by patch", *MADE,
           patch("merge", f"{THING}/scale", {"spec": {"replicas": 5}}, fieldManager="scaler"),
           patch("json", f"{THING}/scale", [{"op": "replace", "path": "/spec/replicas", "value": 6}]),
@@ -103,7 +92,7 @@ PROBES: tuple[Probe, ...] = (
     probe("scale to less than nothing", *MADE, patch("merge", f"{THING}/scale", {"spec": {"replicas": -1}})),
     probe("scale out of the schema", *MADE, patch("merge", f"{THING}/scale", {"spec": {"replicas": 100}})),
     probe("scale to words", *MADE, patch("merge", f"{THING}/scale", {"spec": {"replicas": "many"}})),
-    probe("scale without a size", *defined(), *given(post(THINGS, thing("one", {}))), get(f"{THING}/scale"),
+    probe("scale without a size", *stored({}), get(f"{THING}/scale"),
           patch("merge", f"{THING}/scale", {"spec": {"replicas": 2}})),
     probe("scale of nothing", *defined(), get(f"{THING}/scale"),
           patch("merge", f"{THING}/scale", {"spec": {"replicas": 2}})),
@@ -113,34 +102,12 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "scale by apply",
         *MADE,
-        apply(
-            f"{THING}/scale",
-            {
-                "apiVersion": "autoscaling/v1",
-                "kind": "Scale",
-                "metadata": {"name": "one"},
-                "spec": {"replicas": 5},
-            },
-            force="true",
-        ),
+        apply(f"{THING}/scale", scale("one", 5), force="true"),
         get(THING, show=("spec", "metadata.managedFields")),
     ),
-    probe(
-        "a scale path that does not exist",
-        post(
-            CRDS,
-            definition(
-                subresources={
-                    "scale": {"specReplicasPath": ".spec.none", "statusReplicasPath": ".status.replicas"}
-                }
-            ),
-            show=("metadata.name",),
-        ),
-    ),
-    probe("a scale path that is no path",
-          post(CRDS,
-               definition(subresources={"scale": {"specReplicasPath": "spec",
-                                                  "statusReplicasPath": ".spec.replicas"}}))),
+    probe("a scale path that does not exist",
+          post(CRDS, scaled_by(".spec.none", ".status.replicas"), show=("metadata.name",))),
+    probe("a scale path that is no path", post(CRDS, scaled_by("spec", ".spec.replicas"))),
     probe("a finalizer holds", *given(post(MAPS, HELD)), delete(f"{MAPS}/a"), get(f"{MAPS}/a"),
           delete(f"{MAPS}/a"), patch("merge", f"{MAPS}/a", {"data": {"x": "2"}}, show=("data",)),
           patch("merge", f"{MAPS}/a", {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}),
@@ -148,14 +115,9 @@ PROBES: tuple[Probe, ...] = (
     probe(
         "a finalizer of a custom resource",
         *defined(),
-        *given(
-            post(
-                THINGS, thing("one", {"replicas": 1}) | {"metadata": {"name": "one", "finalizers": ["hold"]}}
-            )
-        ),
-        delete(
-            THING, show=("metadata.finalizers", "metadata.generation", "metadata.deletionGracePeriodSeconds")
-        ),
+        *given(post(THINGS, held(FIRST, "hold"))),
+        delete(THING,
+               show=("metadata.finalizers", "metadata.generation", "metadata.deletionGracePeriodSeconds")),
         apply(THING, thing("one", {"replicas": 2}), force="true", show=("metadata.generation", "spec")),
         patch("merge", THING, {"metadata": {"finalizers": None}}),
         get(THING),
@@ -170,14 +132,9 @@ PROBES: tuple[Probe, ...] = (
           *given(patch("merge", f"{MAPS}/a", {"metadata": {"finalizers": None}}))),
     probe(
         "finalizers of a pod on a node",
-        *given(
-            post(
-                PODS, pod("p", nodeName="n") | {"metadata": {"name": "p", "finalizers": ["example.com/hold"]}}
-            )
-        ),
-        delete(
-            POD, gracePeriodSeconds=0, show=("metadata.finalizers", "metadata.deletionGracePeriodSeconds")
-        ),
+        *given(post(PODS, held(pod("p", nodeName="n"), "example.com/hold"))),
+        delete(POD, gracePeriodSeconds=0,
+               show=("metadata.finalizers", "metadata.deletionGracePeriodSeconds")),
         patch("merge", POD, {"metadata": {"finalizers": None}}, show=("metadata.name",)),
         get(POD),
     ),
@@ -187,20 +144,10 @@ PROBES: tuple[Probe, ...] = (
           post(f"{POD}/eviction", EVICTION)),
     probe(
         "resize",
-        *given(
-            post(
-                PODS,
-                pod(
-                    "p", containers=[{"name": "main", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
-                ),
-            )
-        ),
-        patch(
-            "strategic",
-            f"{POD}/resize",
-            {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}},
-            show=("spec.containers", "metadata.generation"),
-        ),
+        *given(post(PODS, pod("p", containers=[container(image="i", resources={"requests": {"cpu": "1"}})]))),
+        patch("strategic", f"{POD}/resize",
+              {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}},
+              show=("spec.containers", "metadata.generation")),
         patch("strategic", f"{POD}/resize", {"spec": {"containers": [{"name": "main", "image": "other"}]}}),
     ),
     probe("a token of a service account", token_of("default", expirationSeconds=60), token_of("none")),

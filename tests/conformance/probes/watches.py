@@ -6,7 +6,6 @@ from __future__ import annotations
 from tests.conformance.objects import *
 from tests.conformance.probe import *
 
-TAKE = {"rv": "metadata.resourceVersion"}
 A = config_map("a", {"x": "1"}, labels={"set": "1"})
 MADE = post(MAPS, A, take=TAKE, show=())
 SET = {"labelSelector": "set"}
@@ -20,7 +19,6 @@ LIFE = given(
 )
 FLAGS = {"allowWatchBookmarks": "true", "bookmarks": True}
 INITIAL = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", **FLAGS, **SET}
-THING = f"{THINGS}/one"
 
 PROBES: tuple[Probe, ...] = (
     probe("from a version", *LIFE, watch(MAPS, 4, resourceVersion="{rv}", **SET)),
@@ -92,8 +90,7 @@ PROBES: tuple[Probe, ...] = (
         ),
         watch(THINGS, 3, resourceVersion="{rv}"),
     ),
-    probe("of custom resources, initial events", *defined(),
-          *given(post(THINGS, thing("one", {"replicas": 1}))),
+    probe("of custom resources, initial events", *stored({"replicas": 1}),
           watch(THINGS, 2, sendInitialEvents="true", resourceVersionMatch="NotOlderThan", **FLAGS,
                 show=("metadata.name", "metadata.annotations"))),
     probe("before the definition is there", get(THINGS), watch(THINGS, 1),

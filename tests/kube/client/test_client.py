@@ -38,11 +38,11 @@ from tests.kit.kube.stub import Answer, Stub, answer, hang, page, stream, until
 OK = answer(200, manifest("a", 5))
 
 
-async def result(client: Client, call: Any) -> Any:
+async def result(caller: Client, call: Any) -> Any:
     """The outcome of a call, with its pauses passed over."""
-    assert isinstance(client.clock, VirtualClock)
+    assert isinstance(caller.clock, VirtualClock)
     task = asyncio.ensure_future(call)
-    await until(task.done, client.clock)
+    await until(task.done, caller.clock)
     return await task
 
 
@@ -64,21 +64,21 @@ async def result(client: Client, call: Any) -> Any:
         (403, b"<html>sign in</html>", Unreachable),
     ],
 )
-async def test_refusals_are_errors_of_their_own(code: int, body: Any, error: type[KubeError]) -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(code, body))
-        with pytest.raises(error):
-            await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns")
-        assert len(stub.seen) == 1
+async def test_refusals_are_errors_of_their_own(
+    stub: Stub, caller: Client, code: int, body: Any, error: type[KubeError]
+) -> None:
+    stub.then(answer(code, body))
+    with pytest.raises(error):
+        await caller.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns")
+    assert len(stub.seen) == 1
 
 
-async def test_an_error_names_field_and_sentence() -> None:
+async def test_an_error_names_field_and_sentence(stub: Stub, caller: Client) -> None:
     body = status(422, "Invalid", "spec.x: must be 1", causes=[{"field": "spec.x", "message": "must be 1"}])
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(422, body))
-        with pytest.raises(Invalid, match=r"spec\.x: must be 1 \(422 Invalid\)") as caught:
-            await client.get(CONFIG_MAP, "a", "ns")
-        assert caught.value.causes[0]["field"] == "spec.x"
+    stub.then(answer(422, body))
+    with pytest.raises(Invalid, match=r"spec\.x: must be 1 \(422 Invalid\)") as caught:
+        await caller.get(CONFIG_MAP, "a", "ns")
+    assert caught.value.causes[0]["field"] == "spec.x"
 
 
 SAID = "Sat, 21 Nov 2026 12:00:{:02} GMT"
@@ -97,12 +97,11 @@ SAID = "Sat, 21 Nov 2026 12:00:{:02} GMT"
     ids=["seconds", "a date", "a date by our clock", "a date that is over", "in the body", "both"],
 )
 async def test_retry_after_has_many_forms(
-    headers: dict[str, str], details: dict[str, Any], pause: float
+    stub: Stub, caller: Client, headers: dict[str, str], details: dict[str, Any], pause: float
 ) -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(429, status(429, "TooManyRequests", **details), headers), OK)
-        await result(client, client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"))
-        assert client.clock.monotonic() == pause
+    stub.then(answer(429, status(429, "TooManyRequests", **details), headers), OK)
+    await result(caller, caller.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"))
+    assert caller.clock.monotonic() == pause
 
 
 @pytest.mark.parametrize(
@@ -116,39 +115,38 @@ async def test_retry_after_has_many_forms(
     ids=["a proxy's word", "a proxy that waited", "no answer of a server's", "cut"],
 )
 async def test_an_unusable_response_says_whether_the_request_was_sent(
-    answers: tuple[Answer, ...], never_sent: bool
+    stub: Stub, caller: Client, answers: tuple[Answer, ...], never_sent: bool
 ) -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(*answers * 5)
-        with pytest.raises(Unreachable) as caught:
-            await result(client, client.get(CONFIG_MAP, "a", "ns"))
-        assert caught.value.never_sent is never_sent
+    stub.then(*answers * 5)
+    with pytest.raises(Unreachable) as caught:
+        await result(caller, caller.get(CONFIG_MAP, "a", "ns"))
+    assert caught.value.never_sent is never_sent
 
 
 async def test_nobody_is_where_no_connection_comes_about() -> None:
-    async with Client(Config("http://127.0.0.1:1"), clock=VirtualClock()) as client:
+    async with Client(Config("http://127.0.0.1:1"), clock=VirtualClock()) as caller:
         with pytest.raises(Unreachable, match="GET /api/v1/namespaces/ns/configmaps/a") as caught:
-            await result(client, client.get(CONFIG_MAP, "a", "ns"))
+            await result(caller, caller.get(CONFIG_MAP, "a", "ns"))
         assert caught.value.never_sent
 
 
-async def test_who_is_away_is_believed_for_a_second() -> None:
+async def test_who_is_away_is_believed_for_a_second(stub: Stub, caller: Client) -> None:
     """An API server that is starting says 5 s of kinds that it serves in a moment."""
     starting = status(503, "ServiceUnavailable", "paths are not installed yet", retryAfterSeconds=5)
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(503, starting, {"Retry-After": "5"}), OK)
-        await result(client, client.get(CONFIG_MAP, "a", "ns"))
-        assert 1.1 <= client.clock.monotonic() <= 1.2
+    stub.then(answer(503, starting, {"Retry-After": "5"}), OK)
+    await result(caller, caller.get(CONFIG_MAP, "a", "ns"))
+    assert 1.1 <= caller.clock.monotonic() <= 1.2
 
 
 @pytest.mark.parametrize(("header", "believed"), [("600", 600), ("86400", 600)])
-async def test_who_is_told_to_wait_for_long_is_told_so(header: str, believed: float) -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(429, status(429, "TooManyRequests"), {"Retry-After": header}), OK)
-        with pytest.raises(TooManyRequests) as caught:
-            await client.get(CONFIG_MAP, "a", "ns")
-        assert caught.value.retry_after == believed
-        assert len(stub.seen) == 1
+async def test_who_is_told_to_wait_for_long_is_told_so(
+    stub: Stub, caller: Client, header: str, believed: float
+) -> None:
+    stub.then(answer(429, status(429, "TooManyRequests"), {"Retry-After": header}), OK)
+    with pytest.raises(TooManyRequests) as caught:
+        await caller.get(CONFIG_MAP, "a", "ns")
+    assert caught.value.retry_after == believed
+    assert len(stub.seen) == 1
 
 
 @pytest.mark.parametrize(
@@ -159,12 +157,13 @@ async def test_who_is_told_to_wait_for_long_is_told_so(header: str, believed: fl
     ],
     ids=["as etcd", "as its client"],
 )
-async def test_a_write_that_is_too_large_is_not_repeated_whatever_its_code(refusal: dict[str, Any]) -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(refusal["code"], refusal), OK)
-        with pytest.raises(PayloadTooLarge):
-            await client.merge_patch(CONFIG_MAP, "a", {"data": {"x": "y"}}, "ns")
-        assert len(stub.seen) == 1
+async def test_a_write_that_is_too_large_is_not_repeated_whatever_its_code(
+    stub: Stub, caller: Client, refusal: dict[str, Any]
+) -> None:
+    stub.then(answer(refusal["code"], refusal), OK)
+    with pytest.raises(PayloadTooLarge):
+        await caller.merge_patch(CONFIG_MAP, "a", {"data": {"x": "y"}}, "ns")
+    assert len(stub.seen) == 1
 
 
 async def head_of_a_refusal(request: web.Request) -> web.StreamResponse:
@@ -175,13 +174,13 @@ async def head_of_a_refusal(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.mark.parametrize("half", [head_of_a_refusal, hang()], ids=["no body", "no head"])
-async def test_an_answer_that_never_comes_whole_is_not_waited_for_for_ever(half: Answer) -> None:
+async def test_an_answer_that_never_comes_whole_is_not_waited_for_for_ever(stub: Stub, half: Answer) -> None:
     clock = VirtualClock()
-    async with Stub() as stub, stub.client(clock) as client:
+    async with stub.client(clock) as caller:
         stub.then(half)
 
         async def ask() -> None:
-            async with client.stream(Call("GET", "/x"), patience=90):
+            async with caller.stream(Call("GET", "/x"), patience=90):
                 pass
 
         asking = asyncio.create_task(ask())
@@ -191,7 +190,7 @@ async def test_an_answer_that_never_comes_whole_is_not_waited_for_for_ever(half:
             await asking
 
 
-async def test_a_cut_connection_is_counted_and_paused_for_like_all_others() -> None:
+async def test_a_cut_connection_is_counted_and_paused_for_like_all_others(stub: Stub, caller: Client) -> None:
     cut = stream(end="cut")
 
     async def closed(request: web.Request) -> web.StreamResponse:
@@ -199,25 +198,23 @@ async def test_a_cut_connection_is_counted_and_paused_for_like_all_others() -> N
         request.transport.close()
         return web.Response()
 
-    async with Stub() as stub, stub.client() as client:
-        stub.then(closed, cut, OK)
-        asking = asyncio.ensure_future(client.get(CONFIG_MAP, "a", "ns"))
-        await until(lambda: client.clock.next_due is not None)  # type: ignore[attr-defined]
-        assert len(stub.seen) == 1
-        await until(asking.done, client.clock)  # type: ignore[arg-type]
-        assert (await asking).metadata.name == "a"
+    stub.then(closed, cut, OK)
+    asking = asyncio.ensure_future(caller.get(CONFIG_MAP, "a", "ns"))
+    await until(lambda: caller.clock.next_due is not None)  # type: ignore[attr-defined]
+    assert len(stub.seen) == 1
+    await until(asking.done, caller.clock)  # type: ignore[arg-type]
+    assert (await asking).metadata.name == "a"
 
 
-async def test_a_get_survives_trouble_and_a_proxy() -> None:
+async def test_a_get_survives_trouble_and_a_proxy(stub: Stub, caller: Client) -> None:
     trouble = [
         answer(503, status(503, "ServiceUnavailable")),
         answer(502, b"<html>Bad Gateway</html>"),
         stream(b'{"metadata"', end="cut"),
     ]
-    async with Stub() as stub, stub.client() as client:
-        stub.then(*trouble, OK)
-        assert (await result(client, client.get(CONFIG_MAP, "a", "ns"))).metadata.name == "a"
-        assert len(stub.seen) == 4
+    stub.then(*trouble, OK)
+    assert (await result(caller, caller.get(CONFIG_MAP, "a", "ns"))).metadata.name == "a"
+    assert len(stub.seen) == 4
 
 
 @pytest.mark.parametrize(
@@ -229,30 +226,27 @@ async def test_a_get_survives_trouble_and_a_proxy() -> None:
     ],
 )
 async def test_a_create_is_not_repeated_where_it_may_have_happened(
-    trouble: Answer, error: type[KubeError]
+    stub: Stub, caller: Client, trouble: Answer, error: type[KubeError]
 ) -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(trouble, OK)
-        with pytest.raises(error):
-            await result(client, client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"))
-        assert len(stub.seen) == 1
+    stub.then(trouble, OK)
+    with pytest.raises(error):
+        await result(caller, caller.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"))
+    assert len(stub.seen) == 1
 
 
-async def test_attempts_end_with_the_time_of_one() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(*[answer(429, status(429, "TooManyRequests"), {"Retry-After": "25"})] * 20)
-        with pytest.raises(TooManyRequests):
-            await result(client, client.get(CONFIG_MAP, "a", "ns"))
-        assert len(stub.seen) == 3
-        assert client.clock.monotonic() == 50
+async def test_attempts_end_with_the_time_of_one(stub: Stub, caller: Client) -> None:
+    stub.then(*[answer(429, status(429, "TooManyRequests"), {"Retry-After": "25"})] * 20)
+    with pytest.raises(TooManyRequests):
+        await result(caller, caller.get(CONFIG_MAP, "a", "ns"))
+    assert len(stub.seen) == 3
+    assert caller.clock.monotonic() == 50
 
 
-async def test_attempts_come_to_an_end() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(*[answer(429, status(429, "TooManyRequests"))] * 20)
-        with pytest.raises(TooManyRequests):
-            await result(client, client.get(CONFIG_MAP, "a", "ns"))
-        assert len(stub.seen) == 5
+async def test_attempts_come_to_an_end(stub: Stub, caller: Client) -> None:
+    stub.then(*[answer(429, status(429, "TooManyRequests"))] * 20)
+    with pytest.raises(TooManyRequests):
+        await result(caller, caller.get(CONFIG_MAP, "a", "ns"))
+    assert len(stub.seen) == 5
 
 
 class Rotating:
@@ -268,192 +262,165 @@ class Rotating:
 
 
 @pytest.mark.parametrize("tokens", [("old", "new"), ("old",)])
-async def test_refused_credentials_are_read_again_once(tokens: tuple[str, ...]) -> None:
-    async with Stub() as stub, stub.client(credentials=Rotating(*tokens)) as client:
+async def test_refused_credentials_are_read_again_once(stub: Stub, tokens: tuple[str, ...]) -> None:
+    async with stub.client(credentials=Rotating(*tokens)) as caller:
         stub.then(*[answer(401, status(401, "Unauthorized"))] * len(tokens), OK)
         with pytest.raises(Unauthorized):
-            await client.get(CONFIG_MAP, "a", "ns")
+            await caller.get(CONFIG_MAP, "a", "ns")
         assert [seen.headers["Authorization"] for seen in stub.seen] == list(tokens)
 
 
-async def test_newer_credentials_are_used() -> None:
-    async with Stub() as stub, stub.client(credentials=Rotating("old", "new")) as client:
+async def test_newer_credentials_are_used(stub: Stub) -> None:
+    async with stub.client(credentials=Rotating("old", "new")) as caller:
         stub.then(answer(401, b"no"), OK)
-        assert (await client.get(CONFIG_MAP, "a", "ns")).metadata.name == "a"
+        assert (await caller.get(CONFIG_MAP, "a", "ns")).metadata.name == "a"
 
 
-async def test_what_is_sent() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(*[OK] * 8)
-        await client.create(CONFIG_MAP, {"metadata": {"name": "a", "namespace": "ns"}})
-        await client.apply(
-            POD, {"metadata": {"name": "p", "namespace": "ns"}}, manager="me", subresource="status"
-        )
-        await client.merge_patch(POD, "p", {"metadata": {"labels": None}}, "ns")
-        await client.json_patch(NODE, "n", [{"op": "remove", "path": "/spec"}])
-        await client.replace(CONFIG_MAP, {"metadata": {"name": "a", "namespace": "ns"}})
-        await client.delete(POD, "p", "ns", uid="u", grace=0, propagation="Foreground")
-        await client.post(POD, "p", "binding", {"target": {"name": "n"}}, "ns")
-        sent = [(seen.method, seen.path, seen.headers.get("Content-Type")) for seen in stub.seen]
-        assert sent == [
-            ("POST", "/api/v1/namespaces/ns/configmaps", "application/json"),
-            ("PATCH", "/api/v1/namespaces/ns/pods/p/status", "application/apply-patch+yaml"),
-            ("PATCH", "/api/v1/namespaces/ns/pods/p", "application/merge-patch+json"),
-            ("PATCH", "/api/v1/nodes/n", "application/json-patch+json"),
-            ("PUT", "/api/v1/namespaces/ns/configmaps/a", "application/json"),
-            ("DELETE", "/api/v1/namespaces/ns/pods/p", "application/json"),
-            ("POST", "/api/v1/namespaces/ns/pods/p/binding", "application/json"),
-        ]
-        assert stub.seen[1].query == {"fieldManager": "me", "force": "true"}
-        assert msgspec.json.decode(stub.seen[0].body)["kind"] == "ConfigMap"
-        assert msgspec.json.decode(stub.seen[5].body) == {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "propagationPolicy": "Foreground",
-            "preconditions": {"uid": "u"},
-            "gracePeriodSeconds": 0,
-        }
+async def test_what_is_sent(stub: Stub, caller: Client) -> None:
+    stub.then(*[OK] * 8)
+    await caller.create(CONFIG_MAP, {"metadata": {"name": "a", "namespace": "ns"}})
+    await caller.apply(
+        POD, {"metadata": {"name": "p", "namespace": "ns"}}, manager="me", subresource="status"
+    )
+    await caller.merge_patch(POD, "p", {"metadata": {"labels": None}}, "ns")
+    await caller.json_patch(NODE, "n", [{"op": "remove", "path": "/spec"}])
+    await caller.replace(CONFIG_MAP, {"metadata": {"name": "a", "namespace": "ns"}})
+    await caller.delete(POD, "p", "ns", uid="u", grace=0, propagation="Foreground")
+    await caller.post(POD, "p", "binding", {"target": {"name": "n"}}, "ns")
+    sent = [(seen.method, seen.path, seen.headers.get("Content-Type")) for seen in stub.seen]
+    assert sent == [
+        ("POST", "/api/v1/namespaces/ns/configmaps", "application/json"),
+        ("PATCH", "/api/v1/namespaces/ns/pods/p/status", "application/apply-patch+yaml"),
+        ("PATCH", "/api/v1/namespaces/ns/pods/p", "application/merge-patch+json"),
+        ("PATCH", "/api/v1/nodes/n", "application/json-patch+json"),
+        ("PUT", "/api/v1/namespaces/ns/configmaps/a", "application/json"),
+        ("DELETE", "/api/v1/namespaces/ns/pods/p", "application/json"),
+        ("POST", "/api/v1/namespaces/ns/pods/p/binding", "application/json"),
+    ]
+    assert stub.seen[1].query == {"fieldManager": "me", "force": "true"}
+    assert msgspec.json.decode(stub.seen[0].body)["kind"] == "ConfigMap"
+    assert msgspec.json.decode(stub.seen[5].body) == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": "Foreground",
+        "preconditions": {"uid": "u"},
+        "gracePeriodSeconds": 0,
+    }
 
 
-async def test_no_cookie_of_a_balancer_is_sent_back() -> None:
+async def test_no_cookie_of_a_balancer_is_sent_back(stub: Stub) -> None:
     sticky = answer(200, manifest("a", 5), {"Set-Cookie": "server=1; Path=/"})
-    async with Stub() as stub, Client(Config(stub.url.replace("127.0.0.1", "localhost"))) as client:
+    async with Client(Config(stub.url.replace("127.0.0.1", "localhost"))) as caller:
         stub.then(sticky, OK)
         for _ in range(2):
-            await client.get(CONFIG_MAP, "a", "ns")
+            await caller.get(CONFIG_MAP, "a", "ns")
         assert ["Cookie" in seen.headers for seen in stub.seen] == [False, False]
 
 
-async def test_deleting_what_is_gone_is_fine() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(404, status(404, "NotFound")))
-        await client.delete(POD, "p", "ns")
+async def test_what_is_not_there_is_none_to_find_fine_to_delete_and_has_no_log(
+    stub: Stub, caller: Client
+) -> None:
+    stub.then(*[answer(404, status(404, "NotFound"))] * 3)
+    assert await caller.find(POD, "p", "ns") is None
+    await caller.delete(POD, "p", "ns")
+    with pytest.raises(NotFound):
+        await anext(caller.logs("p", "ns"))
 
 
-async def test_find_turns_absence_into_none() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(404, status(404, "NotFound")))
-        assert await client.find(POD, "p", "ns") is None
+async def test_a_list_is_read_page_by_page_and_starts_over_when_it_expires(
+    stub: Stub, caller: Client
+) -> None:
+    stub.then(
+        page(manifest("a"), rv=5, token="t"),
+        answer(410, status(410, "Expired")),
+        page(manifest("b"), {"metadata": {"name": "odd"}, "data": 5}, rv=6, token="u"),
+        page(manifest("c"), rv=6),
+    )
+    found = await caller.list(CONFIG_MAP, labels="x=y")
+    assert [each.metadata.name for each in found] == ["b", "c"]
+    assert [seen.query.get("continue") for seen in stub.seen] == [None, "t", None, "u"]
+    assert stub.seen[0].path == "/api/v1/configmaps"
 
 
-async def test_a_list_is_read_page_by_page_and_starts_over_when_it_expires() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(
-            page(manifest("a"), rv=5, token="t"),
-            answer(410, status(410, "Expired")),
-            page(manifest("b"), {"metadata": {"name": "odd"}, "data": 5}, rv=6, token="u"),
-            page(manifest("c"), rv=6),
-        )
-        found = await client.list(CONFIG_MAP, labels="x=y")
-        assert [each.metadata.name for each in found] == ["b", "c"]
-        assert [seen.query.get("continue") for seen in stub.seen] == [None, "t", None, "u"]
-        assert stub.seen[0].path == "/api/v1/configmaps"
+async def test_writes_inside_of_a_reconcile_are_noted_and_others_are_not(stub: Stub, caller: Client) -> None:
+    stub.then(*[OK] * 3, answer(200, status(200, "")))
+    await caller.merge_patch(CONFIG_MAP, "a", {}, "ns")
+    with writes.enter(writes.Run("c", Key("ns", "a"), "id")) as run:
+        await caller.merge_patch(CONFIG_MAP, "a", {}, "ns")
+        await caller.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns", dry_run=True)
+        await caller.delete(CONFIG_MAP, "a", "ns")
+    assert [(each.kind, each.key, each.version) for each in run.writes] == [(CONFIG_MAP, Key("ns", "a"), 5)]
 
 
-async def test_writes_inside_of_a_reconcile_are_noted_and_others_are_not() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(*[OK] * 3, answer(200, status(200, "")))
-        await client.merge_patch(CONFIG_MAP, "a", {}, "ns")
-        with writes.enter(writes.Run("c", Key("ns", "a"), "id")) as run:
-            await client.merge_patch(CONFIG_MAP, "a", {}, "ns")
-            await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns", dry_run=True)
-            await client.delete(CONFIG_MAP, "a", "ns")
-        assert [(each.kind, each.key, each.version) for each in run.writes] == [
-            (CONFIG_MAP, Key("ns", "a"), 5)
-        ]
+async def test_a_large_body_goes_out_whole(stub: Stub, caller: Client) -> None:
+    stub.then(OK)
+    await caller.create(CONFIG_MAP, {"metadata": {"name": "a"}, "data": {"x": "y" * 3_000_000}}, "ns")
+    assert len(msgspec.json.decode(stub.seen[0].body)["data"]["x"]) == 3_000_000
 
 
-async def test_a_large_body_goes_out_whole() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(OK)
-        await client.create(CONFIG_MAP, {"metadata": {"name": "a"}, "data": {"x": "y" * 3_000_000}}, "ns")
-        assert len(msgspec.json.decode(stub.seen[0].body)["data"]["x"]) == 3_000_000
+async def test_logs_come_as_they_are_written(stub: Stub, caller: Client) -> None:
+    stub.then(stream(b"one\n", b"two\n", end="close"))
+    found = [chunk async for chunk in caller.logs("p", "ns", container="main", follow=True, tail=5)]
+    assert b"".join(found) == b"one\ntwo\n"
+    assert stub.seen[0].query == {"container": "main", "follow": "true", "tailLines": "5"}
 
 
-async def test_logs_come_as_they_are_written() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(stream(b"one\n", b"two\n", end="close"))
-        found = [chunk async for chunk in client.logs("p", "ns", container="main", follow=True, tail=5)]
-        assert b"".join(found) == b"one\ntwo\n"
-        assert stub.seen[0].query == {"container": "main", "follow": "true", "tailLines": "5"}
+async def test_a_log_that_is_not_followed_does_not_stay_silent_for_ever(stub: Stub, caller: Client) -> None:
+    stub.then(stream(b"one\n"))
+    log = caller.logs("p", "ns")
+    assert await anext(log) == b"one\n"
+    with pytest.raises(Unreachable, match="nothing came for 60 s"):
+        await result(caller, anext(log))
+    assert caller.clock.monotonic() == 60
 
 
-async def test_a_log_that_is_not_followed_does_not_stay_silent_for_ever() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(stream(b"one\n"))
-        log = client.logs("p", "ns")
-        assert await anext(log) == b"one\n"
-        with pytest.raises(Unreachable, match="nothing came for 60 s"):
-            await result(client, anext(log))
-        assert client.clock.monotonic() == 60
-
-
-async def test_logs_of_a_pod_that_is_not_there() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(404, status(404, "NotFound")))
-        with pytest.raises(NotFound):
-            await anext(client.logs("p", "ns"))
-
-
-async def test_a_future_version_is_not_asked_for_again() -> None:
+async def test_a_future_version_is_not_asked_for_again(stub: Stub, caller: Client) -> None:
     body = status(504, "Timeout", "Too large resource version: 9, current: 1")
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(504, body))
-        with pytest.raises(ApiError):
-            await client.raw("GET", "/api/v1/secrets", resourceVersion="9")
+    stub.then(answer(504, body))
+    with pytest.raises(ApiError):
+        await caller.raw("GET", "/api/v1/secrets", resourceVersion="9")
 
 
 async def test_a_closed_client_says_so() -> None:
-    client = Client(Config("http://127.0.0.1:1"))
+    caller = Client(Config("http://127.0.0.1:1"))
     with pytest.raises(RuntimeError, match="async with"):
-        await client.get(CONFIG_MAP, "a", "ns")
+        await caller.get(CONFIG_MAP, "a", "ns")
 
 
-@pytest.mark.parametrize("body", [b"<html>sign in</html>", b"{}", b'{"error": "sign in"}', b"[]"])
-async def test_a_success_that_is_no_page_of_a_list_is_unreachable(body: bytes) -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(200, body))
-        with pytest.raises(Unreachable, match="not a Kubernetes answer"):
-            await client.list(CONFIG_MAP, "ns")
+SIGN_IN = b"<html>sign in</html>"
 
 
-@pytest.mark.parametrize("body", [b"{}", b'{"error": "sign in"}'])
-async def test_a_success_without_a_kind_is_no_object(body: bytes) -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(*[answer(200, body)] * 2)
-        with pytest.raises(Unreachable, match="not a Kubernetes answer"):
-            await client.get(CONFIG_MAP, "a", "ns")
-        with pytest.raises(Unreachable, match="not a Kubernetes answer"):
-            await client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns")
+@pytest.mark.parametrize("body", [SIGN_IN, b"{}", b'{"error": "sign in"}', b"[]"])
+async def test_a_success_that_is_no_answer_of_kubernetes_is_unreachable(
+    stub: Stub, caller: Client, body: bytes
+) -> None:
+    asked = [
+        caller.list(CONFIG_MAP, "ns"),
+        caller.get(CONFIG_MAP, "a", "ns"),
+        caller.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"),
+    ]
+    if body == SIGN_IN:
+        asked += [
+            caller.delete(CONFIG_MAP, "a", "ns"),
+            caller.post(CONFIG_MAP, "a", "eviction", {}, "ns"),
+        ]
+    stub.then(*[answer(200, body)] * len(asked))
+    with writes.enter(writes.Run("c", Key("ns", "a"), "id")):
+        for each in asked:
+            with pytest.raises(Unreachable, match=r"/api/v1/namespaces/ns/configmaps.* not a Kubernetes"):
+                await each
 
 
-async def test_a_success_that_is_no_object_is_unreachable() -> None:
-    page = answer(200, b"<html>sign in</html>")
-    async with Stub() as stub, stub.client() as client:
-        stub.then(*[page] * 4)
-        with writes.enter(writes.Run("c", Key("ns", "a"), "id")):
-            for asked in (
-                client.get(CONFIG_MAP, "a", "ns"),
-                client.create(CONFIG_MAP, {"metadata": {"name": "a"}}, "ns"),
-                client.delete(CONFIG_MAP, "a", "ns"),
-                client.post(CONFIG_MAP, "a", "eviction", {}, "ns"),
-            ):
-                with pytest.raises(Unreachable, match=r"/api/v1/namespaces/ns/configmaps.* not a Kubernetes"):
-                    await asked
+async def test_an_object_that_does_not_fit_its_model_is_undecodable(stub: Stub, caller: Client) -> None:
+    stub.then(answer(200, {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": [5]}))
+    with pytest.raises(Undecodable, match=r"ConfigMap a .*data"):
+        await caller.get(CONFIG_MAP, "a", "ns")
 
 
-async def test_an_object_that_does_not_fit_its_model_is_undecodable() -> None:
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(200, {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": [5]}))
-        with pytest.raises(Undecodable, match=r"ConfigMap a .*data"):
-            await client.get(CONFIG_MAP, "a", "ns")
-
-
-async def test_a_deletion_is_noted_by_the_uid_that_is_gone() -> None:
+async def test_a_deletion_is_noted_by_the_uid_that_is_gone(stub: Stub, caller: Client) -> None:
     gone = status(200, "", uid="u-a", name="a") | {"status": "Success"}
-    async with Stub() as stub, stub.client() as client:
-        stub.then(answer(200, gone), answer(404, status(404, "NotFound")))
-        with writes.enter(writes.Run("c", Key("ns", "a"), "id")) as run:
-            await client.delete(CONFIG_MAP, "a", "ns")
-            await client.delete(CONFIG_MAP, "b", "ns", uid="u-b")
-        assert [(each.key.name, each.gone) for each in run.writes] == [("a", "u-a"), ("b", "u-b")]
+    stub.then(answer(200, gone), answer(404, status(404, "NotFound")))
+    with writes.enter(writes.Run("c", Key("ns", "a"), "id")) as run:
+        await caller.delete(CONFIG_MAP, "a", "ns")
+        await caller.delete(CONFIG_MAP, "b", "ns", uid="u-b")
+    assert [(each.key.name, each.gone) for each in run.writes] == [("a", "u-a"), ("b", "u-b")]

@@ -8,6 +8,7 @@ import json
 import ssl
 import tempfile
 import threading
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from copy import deepcopy
 from datetime import timedelta
@@ -21,11 +22,12 @@ from cryptography.hazmat.primitives import serialization
 
 from elasticjob.kube.client import kubeconfig
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import ConfigError, Unauthorized, Unreachable
 from elasticjob.kube.objects.views import CONFIG_MAP
-from lab.clusters.plane.pki import Pair, Pki
+from lab.clusters.plane.pki import Pki
 from lab.waiting import PATIENCE
 from tests.kit.kube.kubeconfigs import VERSION, plugin, printed_by, said, write
 from tests.kit.kube.listening import Listening
@@ -35,6 +37,7 @@ class Server(Listening):
     """An API server that knows its clients by their certificates, and refuses some."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.pki = Pki(folder / "pki")
         self.refused: set[str] = set()
         self.seen: list[str] = []
@@ -72,15 +75,31 @@ class Server(Listening):
     def cluster(self) -> dict[str, Any]:
         return {"server": self.url, "certificate-authority": str(self.pki.ca.certificate)}
 
+    def giving(self, name: str, key_of: str = "", **more: Any) -> dict[str, Any]:
+        """A user whose certificate comes from a program; called again, the program gives another one."""
+        certificate, key = self.pki.client(name), self.pki.client(key_of or name).key
+        status = {
+            "clientCertificateData": certificate.certificate.read_text(),
+            "clientKeyData": key.read_text(),
+        }
+        (self.folder / "answer").write_text(said(status | more))
+        return printed_by("cat", str(self.folder / "answer"))
 
-def giving(folder: Path, certificate: Pair, key: Pair | None = None, **more: Any) -> dict[str, Any]:
-    """A user whose certificate comes from a program; called again, the program gives another one."""
-    status = {
-        "clientCertificateData": certificate.certificate.read_text(),
-        "clientKeyData": (key or certificate).key.read_text(),
-    }
-    (folder / "answer").write_text(said(status | more))
-    return printed_by("cat", str(folder / "answer"))
+    async def config(self, name: str, clock: VirtualClock | None = None, **more: Any) -> Config:
+        """What is read of the kubeconfig of a user whose certificate comes from a program."""
+        path = write(self.folder / "config", self.giving(name, **more), self.cluster)
+        return await kubeconfig.load(str(path), clock=clock)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    async with Server(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
 
 
 def open_files() -> list[str]:
@@ -101,153 +120,131 @@ async def ask(client: Client) -> str:
 
 
 async def test_keys_are_on_no_disk_and_no_file_stays_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, clock: VirtualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    clock = VirtualClock()
-    async with Server(tmp_path) as server:
-        held = server.pki.kubeconfig(tmp_path / "held", server.url, "held")
-        async with Client(await kubeconfig.load(str(held)), clock=clock) as client:
-            await ask(client)
-            assert list(scratch.iterdir()) == []
-        path = write(tmp_path / "config", giving(tmp_path, server.pki.client("given")), server.cluster)
-        found = await kubeconfig.load(str(path), clock=clock)
-        before = open_files()
-        for turn in range(5):
-            giving(tmp_path, server.pki.client(f"given-{turn}"))
-            await found.credentials.header(refused="")
-            await clock.advance(kubeconfig.TRY_AGAIN)
-        async with Client(found, clock=clock) as client:
-            await ask(client)
-        assert open_files() == before
+    held = server.pki.kubeconfig(tmp_path / "held", server.url, "held")
+    async with Client(await kubeconfig.load(str(held)), clock=clock) as client:
+        await ask(client)
+        assert list(scratch.iterdir()) == []
+    found = await server.config("given", clock)
+    before = open_files()
+    for turn in range(5):
+        server.giving(f"given-{turn}")
+        await found.credentials.header(refused="")
+        await clock.advance(kubeconfig.TRY_AGAIN)
+    async with Client(found, clock=clock) as client:
+        await ask(client)
+    assert open_files() == before
     assert server.seen == ["held", "given-4"]
     assert list(scratch.iterdir()) == []
 
 
-async def test_a_plugins_certificate_is_renewed_before_it_ends(tmp_path: Path) -> None:
-    clock = VirtualClock()
-    async with Server(tmp_path) as server:
-        one, two = server.pki.client("one"), server.pki.client("two")
-        ends = (clock.now() + timedelta(minutes=10)).isoformat()
-        user = giving(tmp_path, one, expirationTimestamp=ends)
-        found = await kubeconfig.load(str(write(tmp_path / "config", user, server.cluster)), clock=clock)
-        giving(tmp_path, two)
-        async with Client(found, clock=clock) as client:
-            for minutes, known_as in ((8, "one"), (1, "one"), (1, "two")):
-                await ask(client)
-                assert server.seen[-1] == known_as
-                await clock.advance(timedelta(minutes=minutes, seconds=1).total_seconds())
-
-
-async def test_a_certificate_that_is_refused_is_read_again(tmp_path: Path) -> None:
-    clock = VirtualClock()
-    async with Server(tmp_path) as server:
-        user = giving(tmp_path, server.pki.client("one"))
-        found = await kubeconfig.load(str(write(tmp_path / "config", user, server.cluster)), clock=clock)
-        async with Client(found, clock=clock) as client:
+async def test_a_plugins_certificate_is_renewed_before_it_ends(server: Server, clock: VirtualClock) -> None:
+    ends = (clock.now() + timedelta(minutes=10)).isoformat()
+    found = await server.config("one", clock, expirationTimestamp=ends)
+    server.giving("two")
+    async with Client(found, clock=clock) as client:
+        for minutes, known_as in ((8, "one"), (1, "one"), (1, "two")):
             await ask(client)
-            giving(tmp_path, server.pki.client("two"))
-            server.refused.add("one")
+            assert server.seen[-1] == known_as
+            await clock.advance(timedelta(minutes=minutes, seconds=1).total_seconds())
+
+
+async def test_a_certificate_that_is_refused_is_read_again(server: Server, clock: VirtualClock) -> None:
+    async with Client(await server.config("one", clock), clock=clock) as client:
+        await ask(client)
+        server.giving("two")
+        server.refused.add("one")
+        await ask(client)
+        server.refused.add("two")
+        with pytest.raises(Unauthorized):
             await ask(client)
-            server.refused.add("two")
-            with pytest.raises(Unauthorized):
-                await ask(client)
-        assert server.seen == ["one", "one", "two", "two"]
+    assert server.seen == ["one", "one", "two", "two"]
 
 
-async def test_what_is_under_way_outlives_one_renewal(tmp_path: Path) -> None:
-    clock = VirtualClock()
-    async with Server(tmp_path) as server:
-        user = giving(tmp_path, server.pki.client("one"))
-        found = await kubeconfig.load(str(write(tmp_path / "config", user, server.cluster)), clock=clock)
+async def test_what_is_under_way_outlives_one_renewal(server: Server, clock: VirtualClock) -> None:
+    found = await server.config("one", clock)
 
-        async def renew(name: str) -> None:
-            giving(tmp_path, server.pki.client(name))
-            await clock.advance(kubeconfig.TRY_AGAIN)
-            await found.credentials.header(refused="")
-            await ask(client)
+    async def renew(name: str) -> None:
+        server.giving(name)
+        await clock.advance(kubeconfig.TRY_AGAIN)
+        await found.credentials.header(refused="")
+        await ask(client)
 
-        async with Client(found, clock=clock) as client:
-            async with client.stream(Call("GET", "/log")) as log:
-                assert await anext(log) == b"begun"
-                await renew("two")
-                server.more.set()
-                assert await anext(log) == b"more"
-            server.more.clear()
-            async with client.stream(Call("GET", "/log")) as log:
-                assert await anext(log) == b"begun"
-                waiting = asyncio.ensure_future(anext(log))
-                await renew("three")
-                await renew("four")
-                with pytest.raises(Unreachable):
-                    await asyncio.wait_for(waiting, PATIENCE)
-        assert server.seen == ["one", "two", "two", "three", "four"]
-
-
-async def test_no_one_waits_for_a_client_that_is_closed(tmp_path: Path) -> None:
-    async with Server(tmp_path) as server:
-        held = server.pki.kubeconfig(tmp_path / "held", server.url, "held")
-        async with Client(await kubeconfig.load(str(held)), clock=VirtualClock()) as client:
-            log = await client.stream(Call("GET", "/log")).__aenter__()
+    async with Client(found, clock=clock) as client:
+        async with client.stream(Call("GET", "/log")) as log:
+            assert await anext(log) == b"begun"
+            await renew("two")
+            server.more.set()
+            assert await anext(log) == b"more"
+        server.more.clear()
+        async with client.stream(Call("GET", "/log")) as log:
             assert await anext(log) == b"begun"
             waiting = asyncio.ensure_future(anext(log))
-            await asyncio.sleep(0)
-        with pytest.raises(Unreachable):
-            await asyncio.wait_for(waiting, PATIENCE)
+            await renew("three")
+            await renew("four")
+            with pytest.raises(Unreachable):
+                await asyncio.wait_for(waiting, PATIENCE)
+    assert server.seen == ["one", "two", "two", "three", "four"]
 
 
-async def test_two_event_loops_at_once_change_nothing_that_the_other_uses(tmp_path: Path) -> None:
-    async with Server(tmp_path) as server:
-        user = giving(tmp_path, server.pki.client("one"))
-        found = await kubeconfig.load(str(write(tmp_path / "config", user, server.cluster)))
-        before = found.tls()
-        giving(tmp_path, server.pki.client("two"))
-        both = threading.Barrier(2)
-
-        async def refused() -> None:
-            await asyncio.to_thread(both.wait, PATIENCE)
-            await found.credentials.header(refused="")
-
-        await asyncio.gather(asyncio.to_thread(asyncio.run, refused()), refused())
-        assert found.tls() is not before
-        async with Client(found) as client:
-            await ask(client)
-        assert server.seen == ["two"]
+async def test_no_one_waits_for_a_client_that_is_closed(server: Server, tmp_path: Path) -> None:
+    held = server.pki.kubeconfig(tmp_path / "held", server.url, "held")
+    async with Client(await kubeconfig.load(str(held)), clock=VirtualClock()) as client:
+        log = await client.stream(Call("GET", "/log")).__aenter__()
+        assert await anext(log) == b"begun"
+        waiting = asyncio.ensure_future(anext(log))
+        await asyncio.sleep(0)
+    with pytest.raises(Unreachable):
+        await asyncio.wait_for(waiting, PATIENCE)
 
 
-async def test_half_a_pair_is_never_used(tmp_path: Path) -> None:
-    clock = VirtualClock()
-    async with Server(tmp_path) as server:
-        one, two, three = (server.pki.client(name) for name in ("one", "two", "three"))
-        path = write(tmp_path / "config", giving(tmp_path, one), server.cluster)
-        found = await kubeconfig.load(str(path), clock=clock)
-        giving(tmp_path, two, three)
-        with pytest.raises(ConfigError, match="clientCertificateData of the exec plugin's answer with"):
-            await found.credentials.header(refused="")
-        async with Client(found, clock=clock) as client:
-            await ask(client)
-        assert server.seen == ["one"]
+async def test_two_event_loops_at_once_change_nothing_that_the_other_uses(server: Server) -> None:
+    found = await server.config("one")
+    before = found.tls()
+    server.giving("two")
+    both = threading.Barrier(2)
+
+    async def refused() -> None:
+        await asyncio.to_thread(both.wait, PATIENCE)
+        await found.credentials.header(refused="")
+
+    await asyncio.gather(asyncio.to_thread(asyncio.run, refused()), refused())
+    assert found.tls() is not before
+    async with Client(found) as client:
+        await ask(client)
+    assert server.seen == ["two"]
+
+
+async def test_half_a_pair_is_never_used(server: Server, clock: VirtualClock) -> None:
+    found = await server.config("one", clock)
+    server.giving("two", key_of="three")
+    with pytest.raises(ConfigError, match="clientCertificateData of the exec plugin's answer with"):
+        await found.credentials.header(refused="")
+    async with Client(found, clock=clock) as client:
+        await ask(client)
+    assert server.seen == ["one"]
 
 
 async def test_files_and_programs_are_found_beside_the_kubeconfig(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, clock: VirtualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    async with Server(tmp_path) as server:
-        server.pki.client("one")
-        cluster = server.cluster | {"certificate-authority": "pki/ca.crt"}
-        files = {"client-certificate": "pki/client-one.crt", "client-key": "./pki/client-one.key"}
-        write(tmp_path / "config", files, cluster)
-        found = await kubeconfig.load("../config")
-        async with Client(found, clock=VirtualClock()) as client:
-            await ask(client)
-        assert server.seen == ["one"]
-        (tmp_path / "linked").symlink_to(Path("elsewhere", "real"))
-        (tmp_path / "config").rename(tmp_path / "elsewhere" / "real")
-        await kubeconfig.load("../linked")  # beside the link, that is
+    server.pki.client("one")
+    cluster = server.cluster | {"certificate-authority": "pki/ca.crt"}
+    files = {"client-certificate": "pki/client-one.crt", "client-key": "./pki/client-one.key"}
+    write(tmp_path / "config", files, cluster)
+    found = await kubeconfig.load("../config")
+    async with Client(found, clock=clock) as client:
+        await ask(client)
+    assert server.seen == ["one"]
+    (tmp_path / "linked").symlink_to(Path("elsewhere", "real"))
+    (tmp_path / "config").rename(tmp_path / "elsewhere" / "real")
+    await kubeconfig.load("../linked")  # beside the link, that is
     user = plugin(tmp_path)
     user["exec"]["command"] = "./plugin"
     write(tmp_path / "config", user)
@@ -299,8 +296,9 @@ async def test_a_context_without_a_user_and_a_kubeconfig_of_two_files(tmp_path: 
     )
 
 
-async def test_a_plugin_that_tells_no_end_runs_again_when_it_is_refused(tmp_path: Path) -> None:
-    clock = VirtualClock()
+async def test_a_plugin_that_tells_no_end_runs_again_when_it_is_refused(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
     found = await kubeconfig.load(str(write(tmp_path / "config", plugin(tmp_path))), clock=clock)
     await clock.advance(timedelta(days=1).total_seconds())
     assert await found.credentials.header() == "Bearer t1"

@@ -186,20 +186,6 @@ async def test_a_change_of_the_object_itself_does_not_wait_for_the_flock() -> No
         assert it.runs == [A]
 
 
-async def test_an_object_that_breaks_a_predicate_or_a_map_costs_no_other_a_run() -> None:
-    def keys_of(node: Any) -> list[Key]:
-        return [Key("ns", {"a": "a"}[name]) for name in node.metadata.labels]
-
-    def when(change: Change) -> bool:
-        return change.new is None or change.new.meta.name != "odd" or bool(1 / 0)
-
-    async with bench(watches=((NODE, keys_of, when),), when=when) as at:
-        odd, good = (as_item(manifest(name, namespace="", labels={name: ""})) for name in ("odd", "a"))
-        await at.feed(at.nodes, Upserted(odd), Upserted(good))
-        await at.changed(item("odd"))
-        assert at.runs == [A, key("odd")]
-
-
 async def test_a_moved_owner_or_label_concerns_the_old_and_the_new() -> None:
     async with bench() as it:
         await it.feed(
@@ -325,28 +311,27 @@ async def test_giving_up_is_counted_told_and_not_repeated(error: Exception) -> N
         assert it.runs == [A, A]
 
 
-async def test_a_lost_race_runs_again_without_noise(caplog: pytest.LogCaptureFixture) -> None:
-    async with bench(failing(Conflict(409, "Conflict", "newer"))) as it:
-        await it.changed(item("a"))
-        await it.clock.advance(0.005)
-        assert it.results() == {"requeue": 1, "success": 1}
-        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+def missing(name: str, kind: str) -> Exception:
+    return api_error(404, "NotFound", "gone", {"name": name, "kind": kind})
 
 
-async def test_an_object_deleted_meanwhile_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    gone = api_error(404, "NotFound", "gone", {"name": "a", "kind": "configmaps"})
-    async with bench(failing(gone)) as it:
+@pytest.mark.parametrize(
+    ("error", "results", "logged"),
+    [
+        (Conflict(409, "Conflict", "newer"), {"requeue": 1, "success": 1}, []),
+        (missing("a", "configmaps"), {"success": 1}, []),
+        (missing("other", "secrets"), {"error": 1, "success": 1}, ["ERROR"]),
+    ],
+    ids=["a lost race", "the object deleted meanwhile", "something else that is missing"],
+)
+async def test_what_an_error_of_the_server_comes_to(
+    error: Exception, results: dict[str, float], logged: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(failing(error)) as it:
         await it.changed(item("a"))
         await it.clock.advance(100)
-        assert (it.runs, it.results()) == ([A], {"success": 1})
-        assert caplog.records == []
-
-
-async def test_something_else_that_is_missing_is_an_error() -> None:
-    async with bench(failing(api_error(404, "NotFound", "gone", {"name": "other", "kind": "secrets"}))) as it:
-        await it.changed(item("a"))
-        await it.clock.advance(1)
-        assert it.results() == {"error": 1, "success": 1}
+        assert it.results() == results
+        assert [record.levelname for record in caplog.records] == logged
 
 
 async def test_an_undecodable_object_is_told_and_the_others_run() -> None:
@@ -443,9 +428,6 @@ async def test_changes_that_do_not_matter_are_passed_over() -> None:
         assert len(it.runs) == 1
 
 
-META = manifest("s", 9)["metadata"]
-
-
 def made(kind: Kind[Any], version: int) -> writes.Written:
     return writes.Written(kind, key("s"), version, {})
 
@@ -470,30 +452,56 @@ async def test_a_key_waits_until_the_cache_has_seen_its_writes_and_others_go_on(
         assert it.runs == [A, B, A]
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [[Advanced("60")], [Removed(item("x", 61))], [Restarted(), Synced("62")], [Restarted(), Synced("7")]],
-    ids=["a bookmark", "a deletion", "a relist", "a storage that went back in time"],
-)
-async def test_what_opens_the_gate(seen: list[Event]) -> None:
-    async with bench(writing(made(SECRET, 50))) as it:
-        await it.feed(it.secrets, Advanced("49"))
-        await it.changed(item("a", 1))
-        await it.changed(item("a", 2))
-        assert len(it.runs) == 1
-        await it.feed(it.secrets, *seen)
-        assert len(it.runs) == 2
+CHILD = as_item(owned("s", "a", 5))
+ANOTHER = as_item(owned("s", "a", 9) | {"metadata": {**manifest("s", 9)["metadata"], "uid": "another"}})
+GONE = writes.Written(SECRET, CHILD.key, gone=CHILD.meta.uid)
+AT_50 = Upserted(as_item(owned("s", "a", 50)))
+UNTIL_6 = Removed(as_item(owned("s", "a", 6)))
+Shown = Sequence[Event]
+GATES: dict[str, tuple[list[writes.Written], Shown, list[tuple[Shown, int]]]] = {
+    "a bookmark": ([made(SECRET, 50)], [Advanced("49")], [([], 1), ([Advanced("60")], 2)]),
+    "a deletion": ([made(SECRET, 50)], [Advanced("49")], [([], 1), ([Removed(item("x", 61))], 2)]),
+    "a relist": ([made(SECRET, 50)], [Advanced("49")], [([], 1), ([Restarted(), Synced("62")], 2)]),
+    "a storage that went back in time": (
+        [made(SECRET, 50)],
+        [Advanced("49")],
+        [([], 1), ([Restarted(), Synced("7")], 2)],
+    ),
+    "a relist that began before the write does not open it": (
+        [made(SECRET, 50)],
+        [Restarted(), Synced("40"), Restarted()],
+        [([Synced("49")], 1), ([AT_50], 2)],
+    ),
+    "the cache lets go of what the run deleted": ([GONE], [Upserted(CHILD)], [([], 1), ([UNTIL_6], 2)]),
+    "the cache shows what the run made and deleted": (
+        [made(SECRET, 5), GONE],
+        [],
+        [([Upserted(CHILD)], 1), ([UNTIL_6], 2)],
+    ),
+    "a deletion that the cache has shown already": ([GONE], [Upserted(ANOTHER)], [([], 2)]),
+    "a cache of a kind that makes no runs, which may be read": (
+        [made(SERVICE, 50)],
+        [],
+        [([], 1), ([Upserted(as_item(manifest("s", 50)))], 2)],
+    ),
+}
+"""What opens the gate of a key: what its first run wrote, what that kind's cache knew, and what it shows
+then, with the number of runs after it."""
 
 
-async def test_a_relist_that_began_before_the_write_does_not_open_the_gate() -> None:
-    async with bench(writing(made(SECRET, 50))) as it:
-        await it.feed(it.secrets, Restarted(), Synced("40"), Restarted())
+@pytest.mark.parametrize(("written", "known", "then"), GATES.values(), ids=GATES)
+async def test_a_key_waits_until_the_cache_has_shown_what_it_wrote(
+    written: list[writes.Written], known: Shown, then: list[tuple[Shown, int]]
+) -> None:
+    async with bench(writing(*written)) as it:
+        cache = it.services if written[0].kind is SERVICE else it.secrets
+        for event in known:
+            cache.take(event)
         await it.changed(item("a", 1))
         await it.changed(item("a", 2))
-        await it.feed(it.secrets, Synced("49"))
-        assert len(it.runs) == 1
-        await it.feed(it.secrets, Upserted(as_item(owned("s", "a", 50))))
-        assert len(it.runs) == 2
+        for events, runs in then:
+            await it.feed(cache, *events)
+            assert len(it.runs) == runs
 
 
 async def test_gates_of_keys_that_never_come_again_are_let_go() -> None:
@@ -538,64 +546,22 @@ async def test_metrics_begin_at_zero() -> None:
         )
 
 
-async def test_a_key_waits_until_the_cache_has_let_go_of_what_it_deleted() -> None:
-    child = as_item(owned("s", "a", 5))
-    async with bench(writing(writes.Written(SECRET, child.key, gone=child.meta.uid))) as it:
-        it.secrets.take(Upserted(child))
-        await it.changed(item("a", 1))
-        await it.changed(item("a", 2))
-        assert len(it.runs) == 1
-        await it.feed(it.secrets, Removed(as_item(owned("s", "a", 6))))
-        assert len(it.runs) == 2
-
-
-async def test_a_key_waits_until_the_cache_has_shown_what_it_made_and_deleted_in_one_run() -> None:
-    child = as_item(owned("s", "a", 5))
-    gone = writes.Written(SECRET, child.key, gone=child.meta.uid)
-    async with bench(writing(made(SECRET, 5), gone)) as it:
-        await it.changed(item("a", 1))
-        await it.changed(item("a", 2))
-        await it.feed(it.secrets, Upserted(child))
-        assert len(it.runs) == 1
-        await it.feed(it.secrets, Removed(as_item(owned("s", "a", 6))))
-        assert len(it.runs) == 2
-
-
-async def test_a_cache_of_a_kind_that_makes_no_runs_opens_the_gate_too() -> None:
-    """It may be read: all caches of an operator may."""
-    async with bench(writing(made(SERVICE, 50))) as it:
-        await it.changed(item("a", 1))
-        await it.changed(item("a", 2))
-        assert len(it.runs) == 1
-        await it.feed(it.services, Upserted(as_item(manifest("s", 50))))
-        assert len(it.runs) == 2
-
-
-async def test_a_deletion_that_the_cache_has_shown_already_is_not_waited_for() -> None:
-    async with bench(writing(writes.Written(SECRET, key("s"), gone="uid-s"))) as it:
-        it.secrets.take(Upserted(as_item(owned("s", "a", 9) | {"metadata": {**META, "uid": "another"}})))
-        await it.changed(item("a", 1))
-        await it.changed(item("a", 2))
-        assert len(it.runs) == 2
-
-
 async def test_what_predicates_and_maps_raise_costs_one_object(caplog: pytest.LogCaptureFixture) -> None:
     def picky(change: Change) -> bool:
-        assert change.new is None or change.new.key != A, "a label of a"
+        assert change.new is None or change.new.meta.name != "odd"
         return True
 
     def keys_of(node: Any) -> Sequence[Key]:
         return [Key("ns", name) for name in node.metadata.labels if 1 / len(name.strip("x"))]
 
     async with bench(when=picky, watches=((NODE, keys_of, picky),)) as it:
-        await it.changed(item("a"), item("b"))
-        for label in ("x", "c"):
-            machine = manifest(f"n-{label}", namespace="", labels={label: ""})
-            await it.feed(it.nodes, Upserted(as_item(machine)))
-        assert it.runs == [A, B, key("c")]
-        assert it.total("controller_runtime_reconcile_panics_total") == 2
+        await it.changed(item("odd"), item("b"))
+        for name, label in (("odd", "d"), ("n-x", "x"), ("n-c", "c")):
+            await it.feed(it.nodes, Upserted(as_item(manifest(name, namespace="", labels={label: ""}))))
+        assert it.runs == [key("odd"), B, key("d"), key("c")]
+        assert it.total("controller_runtime_reconcile_panics_total") == 3
         assert not it.task.done()
-    assert [record.getMessage() for record in caplog.records] == ["a change could not be looked at"] * 2
+    assert [record.getMessage() for record in caplog.records] == ["a change could not be looked at"] * 3
 
 
 async def test_an_object_whose_runs_always_raise_is_told_and_waited_for() -> None:

@@ -49,11 +49,41 @@ async def drained(queue: Queue[str]) -> list[str]:
     return keys
 
 
-async def test_many_adds_are_one_run(queue: Queue[str]) -> None:
-    for _ in range(5):
-        queue.add("a")
-    assert await drained(queue) == ["a"]
-    assert await drained(queue) == []
+def add(key: str, priority: int = 0, after: float = 0.0) -> dict[str, Any]:
+    return {"key": key, "priority": priority, "after": after}
+
+
+ADDED: dict[str, tuple[list[dict[str, Any]], list[tuple[float, str]]]] = {
+    "many adds are one run": ([add("a")] * 5, [(0, "a"), (0, "")]),
+    "order is priority, then arrival": (
+        [add("c", LOW), add("d", LOW), add("a"), add("b")],
+        [(0, "abcd")],
+    ),
+    "a raised key queues behind its new peers": ([add("a", LOW), add("b"), add("a"), add("c")], [(0, "bac")]),
+    "adding again never lowers a priority": ([add("a", 1), add("a", LOW), add("b")], [(0, "ab")]),
+    "a delayed key waits": ([add("a", after=10)], [(9.9, ""), (0.2, "a")]),
+    "delayed keys become ready in the order of their times": (
+        [add("c", after=3), add("a", after=1), add("b", after=2)],
+        [(5, "abc")],
+    ),
+    "a plain add consumes the delayed one": ([add("a", after=10), add("a")], [(0, "a"), (100, "")]),
+    "the earlier of two times counts": (
+        [add("a", after=10), add("a", after=2), add("a", after=30)],
+        [(2, "a"), (60, "")],
+    ),
+}
+"""What is added, and which keys are ready after so many more seconds."""
+
+
+@pytest.mark.parametrize(("added", "ready"), ADDED.values(), ids=ADDED)
+async def test_keys_are_handed_out(
+    queue: Queue[str], clock: VirtualClock, added: list[dict[str, Any]], ready: list[tuple[float, str]]
+) -> None:
+    for each in added:
+        queue.add(**each)
+    for seconds, keys in ready:
+        await clock.advance(seconds)
+        assert "".join(await drained(queue)) == keys
 
 
 async def test_a_key_in_work_is_not_handed_out_and_runs_once_more_afterwards(queue: Queue[str]) -> None:
@@ -74,63 +104,6 @@ async def test_a_key_in_work_does_not_block_the_others(queue: Queue[str]) -> Non
     queue.add("a", priority=5)
     queue.add("b")
     assert await taken(queue) == "b"
-
-
-async def test_order_is_priority_then_arrival(queue: Queue[str]) -> None:
-    for key, priority in (("backlog-1", LOW), ("backlog-2", LOW), ("fresh-1", 0), ("fresh-2", 0)):
-        queue.add(key, priority=priority)
-    assert await drained(queue) == ["fresh-1", "fresh-2", "backlog-1", "backlog-2"]
-
-
-async def test_a_raised_key_queues_behind_its_new_peers(queue: Queue[str]) -> None:
-    queue.add("a", priority=LOW)
-    queue.add("b")
-    queue.add("a")
-    queue.add("c")
-    assert await drained(queue) == ["b", "a", "c"]
-
-
-async def test_adding_again_never_lowers_a_priority(queue: Queue[str]) -> None:
-    queue.add("a", priority=1)
-    queue.add("a", priority=LOW)
-    queue.add("b")
-    assert await drained(queue) == ["a", "b"]
-
-
-async def test_a_delayed_key_waits(queue: Queue[str], clock: VirtualClock) -> None:
-    queue.add("a", after=10)
-    await clock.advance(9.9)
-    assert await taken(queue) is None
-    await clock.advance(0.2)
-    assert await taken(queue) == "a"
-
-
-async def test_delayed_keys_become_ready_in_the_order_of_their_times(
-    queue: Queue[str], clock: VirtualClock
-) -> None:
-    queue.add("late", after=3)
-    queue.add("soon", after=1)
-    queue.add("middle", after=2)
-    await clock.advance(5)
-    assert await drained(queue) == ["soon", "middle", "late"]
-
-
-async def test_a_plain_add_consumes_the_delayed_one(queue: Queue[str], clock: VirtualClock) -> None:
-    queue.add("a", after=10)
-    queue.add("a")
-    assert await drained(queue) == ["a"]
-    await clock.advance(100)
-    assert await drained(queue) == []
-
-
-async def test_the_earlier_of_two_times_counts(queue: Queue[str], clock: VirtualClock) -> None:
-    queue.add("a", after=10)
-    queue.add("a", after=2)
-    queue.add("a", after=30)
-    await clock.advance(2)
-    assert await drained(queue) == ["a"]
-    await clock.advance(60)
-    assert await drained(queue) == []
 
 
 async def test_a_delay_that_ends_during_the_run_leads_to_another_run(

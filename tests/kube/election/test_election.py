@@ -341,42 +341,40 @@ EVENT_MADE = answer(
 )
 
 
-async def test_a_request_that_hangs_is_given_up_in_time_for_another() -> None:
-    async with Stub() as stub:
-        stub.then(NOT_FOUND, stored(1), EVENT_MADE, hang())
-        async with keeping(stub) as (keeper, fence, clock, task):
-            await until(lambda: len(stub.seen) == 3 and clock.next_due == 2.0)
-            await clock.advance(2)
-            await until(lambda: len(stub.seen) == 4)
-            stub.then(answer(200, HELD), stored(2))
-            await clock.advance(4.9)
-            assert len(stub.seen) == 4
-            await clock.advance(0.2)
-            await until(lambda: len(stub.seen) == 6 and keeper.candidate.version == "2")
-            assert [seen.method for seen in stub.seen[3:]] == ["PATCH", "GET", "PATCH"]
-            assert fence.left() > 9
-            assert not task.done()
+async def test_a_request_that_hangs_is_given_up_in_time_for_another(stub: Stub) -> None:
+    stub.then(NOT_FOUND, stored(1), EVENT_MADE, hang())
+    async with keeping(stub) as (keeper, fence, clock, task):
+        await until(lambda: len(stub.seen) == 3 and clock.next_due == 2.0)
+        await clock.advance(2)
+        await until(lambda: len(stub.seen) == 4)
+        stub.then(answer(200, HELD), stored(2))
+        await clock.advance(4.9)
+        assert len(stub.seen) == 4
+        await clock.advance(0.2)
+        await until(lambda: len(stub.seen) == 6 and keeper.candidate.version == "2")
+        assert [seen.method for seen in stub.seen[3:]] == ["PATCH", "GET", "PATCH"]
+        assert fence.left() > 9
+        assert not task.done()
 
 
-async def test_a_leader_whose_requests_all_hang_has_lost_at_its_deadline() -> None:
-    async with Stub() as stub:
-        stub.then(NOT_FOUND, stored(1), EVENT_MADE)
-        async with keeping(stub) as (keeper, _, clock, task):
-            await until(lambda: len(stub.seen) == 3 and clock.next_due == 2.0)
-            for _ in range(20):
-                if clock.monotonic() < 9.5:
-                    await clock.advance(0.5)
-                    await asyncio.sleep(0.001)
-            assert not task.done()
-            assert keeper.candidate.leads
-            await clock.advance(0.6)
-            await until(task.done)
-            assert task.result() == "the lease could not be renewed within 10 s"
+async def test_a_leader_whose_requests_all_hang_has_lost_at_its_deadline(stub: Stub) -> None:
+    stub.then(NOT_FOUND, stored(1), EVENT_MADE)
+    async with keeping(stub) as (keeper, _, clock, task):
+        await until(lambda: len(stub.seen) == 3 and clock.next_due == 2.0)
+        for _ in range(20):
+            if clock.monotonic() < 9.5:
+                await clock.advance(0.5)
+                await asyncio.sleep(0.001)
+        assert not task.done()
+        assert keeper.candidate.leads
+        await clock.advance(0.6)
+        await until(task.done)
+        assert task.result() == "the lease could not be renewed within 10 s"
 
 
-async def test_a_standby_that_stops_asks_nothing() -> None:
+async def test_a_standby_that_stops_asks_nothing(stub: Stub) -> None:
     """It would wait for an API server that is away."""
-    async with Stub() as stub, keeping(stub) as (keeper, _, _, task):
+    async with keeping(stub) as (keeper, _, _, task):
         await until(lambda: stub.seen)
         task.cancel()
         await asyncio.wait({task})
@@ -384,13 +382,12 @@ async def test_a_standby_that_stops_asks_nothing() -> None:
         assert len(stub.seen) == 1
 
 
-async def test_failures_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    async with Stub() as stub:
-        refused = answer(403, status(403, "Forbidden", "you may not"))
-        stub.then(refused, refused, refused)
-        with caplog.at_level(logging.WARNING):
-            async with keeping(stub) as (_, _, clock, _):
-                for count in (1, 2, 3):
-                    await until(lambda count=count: len(stub.seen) == count and clock.next_due == 2.0)  # type: ignore[misc]
-                    await clock.advance(2)
-        assert caplog.messages.count("the lease cannot be kept") == 1
+async def test_failures_are_said_once(stub: Stub, caplog: pytest.LogCaptureFixture) -> None:
+    refused = answer(403, status(403, "Forbidden", "you may not"))
+    stub.then(refused, refused, refused)
+    with caplog.at_level(logging.WARNING):
+        async with keeping(stub) as (_, _, clock, _):
+            for count in (1, 2, 3):
+                await until(lambda count=count: len(stub.seen) == count and clock.next_due == 2.0)  # type: ignore[misc]
+                await clock.advance(2)
+    assert caplog.messages.count("the lease cannot be kept") == 1
