@@ -317,43 +317,6 @@ def test_a_script_started_again_does_not_keep_those_that_wait_for_it_to_enter() 
     assert game.names() == ["node-0", "node-2", "node-1"]
 
 
-def test_who_enters_while_the_others_finish_does_not_train_again() -> None:
-    game = played("node-0", maximum=3)
-    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"))
-    game.wait(5, "node-0", "node-1")
-    game.ask(join("node-0", after=1))
-    assert game.names() == ["node-0", "node-1"]  # the script of node-1 starts, and turns out to be elastic
-    game.ask(finish("node-0", 2))
-    assert game.order("node-1") is Order.TRAIN
-    game.ask(join("node-1", after=2))
-    assert game.verdict.message == "the node with the state of round 2 finished after step 9"
-
-
-@pytest.mark.parametrize("again", [plain, join], ids=["not known to be elastic", "elastic"])
-def test_two_who_enter_while_the_others_finish_do_not_train_again(again: Callable[..., Join]) -> None:
-    game = played("node-0", maximum=3)
-    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"), watch("node-2"), plain("node-2"))
-    game.wait(5, "node-0", "node-1", "node-2")
-    game.ask(join("node-0", after=1))
-    assert game.names() == ["node-0", "node-1", "node-2"]
-    game.ask(finish("node-0", 2), join("node-1", after=2, wait=60.0))
-    game.wait(40, "node-1", "node-2")  # longer than the last call
-    assert game.ended() is None
-    assert not game.job.running
-    game.ask(again("node-2", after=2))
-    assert game.verdict.message == "the node with the state of round 2 finished after step 9"
-
-
-@pytest.mark.parametrize("first", [plain, join], ids=["not known to be elastic", "elastic"])
-def test_who_waits_to_enter_while_all_others_finish_does_not_train_again(first: Callable[..., Join]) -> None:
-    game = Played(maximum=2)
-    game.ask(watch("node-0"), first("node-0"), report("node-0", 1, 9), watch("node-1"), plain("node-1"))
-    game.wait(5, "node-0", "node-1")
-    assert game.order("node-0") is Order.REGROUP
-    game.ask(finish("node-0", 1))
-    assert game.verdict.message == "the node of round 1 finished after step 9"
-
-
 @pytest.mark.parametrize("enter", [plain, join], ids=["not known to be elastic", "elastic"])
 @pytest.mark.parametrize("came", ["at first", "later"])
 @pytest.mark.parametrize("stored", [0, 8])
@@ -382,15 +345,6 @@ def test_who_is_lost_after_the_last_step_does_its_part_again(
     assert ("of step 8" in found) is bool(stored)
     game.ask(finish("node-1", game.job.round, "second"))
     assert game.verdict.end is End.SUCCEEDED
-
-
-def test_newcomers_that_are_gone_do_not_keep_a_finished_job() -> None:
-    game = played("node-0", maximum=2)
-    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"))
-    game.wait(5, "node-0", "node-1")
-    game.ask(join("node-0", after=1), finish("node-0", 2))
-    game.see(pod("node-1", Phase.FAILED))
-    assert game.job.verdict is not None
 
 
 def test_late_nodes_of_a_plain_script_cost_one_restart_together() -> None:
