@@ -93,6 +93,26 @@ def wait(seconds: float, *alive: str) -> Step:
     return lambda game: game.wait(seconds, *alive)
 
 
+def hears(name: str, life: str = "", number: int = 0, **told: Any) -> Step:
+    """A node of a round is told this when it watches now: a reason is a part of the sentence."""
+
+    def look(game: Played) -> None:
+        orders, expected = game.orders(name, life, number), {**told}
+        assert expected.pop("reason", "") in orders.reason, orders.reason
+        assert {field: getattr(orders, field) for field in expected} == expected
+
+    return look
+
+
+def forms(*names: str) -> Step:
+    """The last world is of these nodes, in rank order."""
+
+    def look(game: Played) -> None:
+        assert game.names() == [*names]
+
+    return look
+
+
 def cut(request: Request[Any]) -> Step:
     """The line of a request is cut."""
     return lambda game: game.cut(request)

@@ -66,15 +66,6 @@ def test_every_phase_has_its_row() -> None:
     assert all(row <= set(Phase) for row in TRANSITIONS.values())
 
 
-def test_silence_is_a_loss_after_five_seconds() -> None:
-    game = played("node-0", "node-1")
-    game.wait(5, "node-0")
-    assert game.order("node-0") is Order.TRAIN
-    game.wait(0.5, "node-0")
-    assert game.orders("node-0").lost == ("node-1",)
-    assert game.orders("node-0").reason == "node-1 is silent"
-
-
 def test_a_master_that_was_stopped_takes_its_own_silence_for_nobodys() -> None:
     game = played("node-0", "node-1")
     game.now += timedelta(seconds=60)
@@ -83,58 +74,6 @@ def test_a_master_that_was_stopped_takes_its_own_silence_for_nobodys() -> None:
     assert game.order("node-0") is Order.TRAIN
     game.wait(2, "node-0")
     assert game.orders("node-0").lost == ("node-1",)
-
-
-def test_a_cut_line_is_a_loss_at_once() -> None:
-    game = played("node-0", "node-1")
-    game.cut(watch("node-1"))
-    assert game.orders("node-0").lost == ("node-1",)
-
-
-def test_who_was_given_up_and_comes_back_is_told_to_regroup() -> None:
-    game = played("node-0", "node-1")
-    game.wait(6, "node-0")
-    game.ask(join("node-0", after=1))
-    orders = game.ask(watch("node-1", round=1, seen=1))
-    assert (orders.order, orders.round, orders.lost) == (Order.REGROUP, 1, ("node-1",))
-    game.ask(join("node-1", after=1), join("node-0", after=2))
-    assert game.names() == ["node-0", "node-1"]
-
-
-def test_the_pod_that_is_deleted_leaves_at_a_boundary() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0"), pod("node-1", leaving=True))
-    orders = game.orders("node-0")
-    assert (orders.order, orders.lost) == (Order.REGROUP, ())
-    assert orders.reason == "pod node-1 is being deleted"
-
-
-def test_the_pod_that_vanished_is_lost() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0"))
-    assert game.orders("node-0").lost == ("node-1",)
-    assert game.job.nodes["node-1"].phase is Phase.DELETED
-
-
-def test_a_pod_that_is_not_listed_yet_is_not_lost() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-1", pod="node-1"))
-    game.see()
-    game.see(pod("node-0"))
-    assert game.order("node-0") is Order.TRAIN
-
-
-def test_the_replacement_does_not_end_the_life_it_replaces() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-1", pod="node-1"))
-    game.see(pod("node-1", leaving=True), pod("node-1", Phase.PENDING, name="node-1-1", relaunch=1))
-    assert game.orders("node-0").lost == ()
-    game.ask(join("node-1", "second"), join("node-0", after=1))
-    assert game.names() == ["node-0", "node-1"]
 
 
 def test_a_node_that_the_others_have_left_behind_has_not_finished() -> None:
@@ -208,15 +147,6 @@ def test_usage_is_read_by_older_and_newer_masters_and_is_bounded() -> None:
     for wrong in ("-1", str(2**60 + 1), "1e30", "NaN"):
         with pytest.raises(msgspec.DecodeError):
             msgspec.json.decode(f'{{"cpu": 1.0, "memory": 5, "peak": {wrong}}}'.encode(), type=Usage)
-
-
-def test_a_member_that_leaves_has_not_finished_when_its_pod_ends_well() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.ask(leave("node-1", 1, planned=True))
-    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
-    assert game.orders("node-0").lost == ("node-1",)
 
 
 @pytest.mark.parametrize("enter", [plain, join], ids=["plain", "elastic"])
@@ -386,26 +316,6 @@ def test_the_history_of_changes_is_bounded() -> None:
         game.ask(join("node-0", after=number))
     assert len(game.job.training.changes) == 64
     assert game.job.training.changes[-1].round == 80
-
-
-def test_the_end_of_an_older_pod_does_not_speak_for_an_agent_that_comes_before_its_pod_is_seen() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0"), pod("node-1", Phase.FAILED))
-    game.ask(watch("node-1", "second", pod="node-1-1"), join("node-1", "second"), join("node-0", after=1))
-    assert game.names() == ["node-0", "node-1"]
-    game.see(pod("node-0"), pod("node-1", Phase.FAILED))
-    game.ask(watch("node-1", "second", pod="node-1-1", round=2))
-    assert game.order("node-0") is Order.TRAIN
-    assert game.job.nodes["node-1"].alive
-
-
-def test_the_first_agent_of_a_place_may_come_before_its_pod_is_seen_too() -> None:
-    game = Played(maximum=1)
-    game.see(pod("node-0", Phase.FAILED))
-    game.ask(watch("node-0", pod="node-0-1"), join("node-0"))
-    assert game.names() == ["node-0"]
 
 
 def test_nodes_without_an_index_get_one_in_the_order_of_joining() -> None:
