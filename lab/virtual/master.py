@@ -84,6 +84,40 @@ def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:
     return Pod(node=node, phase=phase, **given)
 
 
+Step = Request[Any] | tuple[Pod, ...] | Callable[["Played"], object]
+"""What happens to a job: a request, the pods that are there now, or another thing."""
+
+
+def wait(seconds: float, *alive: str) -> Step:
+    """Time passes; the agents of `alive` go on watching."""
+    return lambda game: game.wait(seconds, *alive)
+
+
+def hears(name: str, life: str = "", number: int = 0, **told: Any) -> Step:
+    """A node of a round is told this when it watches now: a reason is a part of the sentence."""
+
+    def look(game: Played) -> None:
+        orders, expected = game.orders(name, life, number), {**told}
+        assert expected.pop("reason", "") in orders.reason, orders.reason
+        assert {field: getattr(orders, field) for field in expected} == expected
+
+    return look
+
+
+def forms(*names: str) -> Step:
+    """The last world is of these nodes, in rank order."""
+
+    def look(game: Played) -> None:
+        assert game.names() == [*names]
+
+    return look
+
+
+def cut(request: Request[Any]) -> Step:
+    """The line of a request is cut."""
+    return lambda game: game.cut(request)
+
+
 class Played:
     """A job in virtual time: send requests, advance the clock, read the replies. Checks every turn."""
 
@@ -109,6 +143,17 @@ class Played:
             reply = turn.reply
             self._become(turn.job)
         return reply
+
+    def play(self, *steps: Step) -> None:
+        """Let things happen, one after another."""
+        for step in steps:
+            match step:
+                case Request():
+                    self.ask(step)
+                case tuple():
+                    self.see(*step)
+                case _:
+                    step(self)
 
     def cut(self, request: Request[Any]) -> None:
         self._become(dispatch.cut(self.job, request, self.now))
@@ -170,8 +215,8 @@ class Played:
 
 
 def played(*names: str, enter: Callable[..., Join] = join, **bounds: Any) -> Played:
-    """A job whose nodes `names` have formed the first world."""
-    game = Played(**{"maximum": len(names), **bounds})
+    """A job whose nodes `names` have formed the first world; without names it has yet to begin."""
+    game = Played(**{"maximum": len(names) or 2, **bounds})
     game.ask(*(watch(name, pod=name) for name in names))
     game.ask(*(enter(name) for name in names))
     assert game.names() == list(names)

@@ -21,7 +21,7 @@ from elasticjob.controllers.elasticjob.seen import Seen as JobSeen
 from elasticjob.controllers.elasticjob.status import describe as describe_job
 from elasticjob.controllers.jobresource import decide as nodes
 from elasticjob.controllers.jobresource.status import describe
-from elasticjob.controllers.nodes.relaunch import Node, Standing, life_of
+from elasticjob.controllers.nodes.relaunch import Life, Node, Standing, life_of
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import Action, Apply, Create, Delete, Plan, Resize
 from elasticjob.controllers.scaleplan import decide as plans
@@ -232,10 +232,13 @@ class Passes:
 
     def observe(self) -> nodes.Seen:
         at = self.cursor
-        machines = {node.metadata.name for node in self.every(NODE, at)}
-        lives = (life_of(pod, machines) for pod in self.every(POD, at))
         [resource] = self.every(JOBRESOURCE, at)
-        return nodes.Seen(resource, self.job, tuple(filter(None, lives)), master="10.0.0.1:50001")
+        return nodes.Seen(resource, self.job, self.lives(at), "10.0.0.1:50001", self.plans())
+
+    def lives(self, at: int = -1) -> tuple[Life, ...]:
+        """The pods in one of the states, as controllers see them."""
+        machines = {node.metadata.name for node in self.every(NODE, at)}
+        return tuple(filter(None, (life_of(pod, machines) for pod in self.every(POD, at))))
 
     def look_at_the_nodes(self, *, behind: int = 0, most: int | None = None) -> Plan:
         """A pass that reads a state from so many changes ago; it dies after `most` writes."""
@@ -258,7 +261,7 @@ class Passes:
         stored = next(iter(self.every(JOBRESOURCE)), None)
         masters = () if stored and stored.spec.suspend else (master(),)  # that of a suspended job is gone
         job = self.job
-        seen = JobSeen(job, stored, masters, (), self.plans())
+        seen = JobSeen(job, stored, masters, self.lives(), self.plans())
         found = jobs.decide(seen, self.now)
         self._perform(found, "jobs", most)
         if (
@@ -295,8 +298,10 @@ class Passes:
                 new = self.server.apply_now(kind, manifest, manager, subresource)
                 mark = manifest["metadata"].get("annotations", {}).get(names.FOLDED)
                 self.folded += [mark] if mark and new["spec"] != old["spec"] else []
-            case Resize():
-                raise AssertionError("nothing asked for other resources")
+            case Resize(name, _, _, resources) if stored := self.server.found(POD, name, TEAM):
+                [main] = stored["spec"]["containers"]
+                spec = {**stored["spec"], "containers": [{**main, "resources": resources}]}
+                self.server.change(POD, stored, spec=spec)
         if self.server.version != before:
             self.wrote = len(self.history) - 1
 

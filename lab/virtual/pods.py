@@ -9,11 +9,13 @@ from lab.virtual.server import Server
 
 
 def start(server: Server, pod: Manifest, machine: str) -> Manifest:
-    """Return a pod that runs on a machine."""
+    """Return a pod that runs on a machine, with the resources that it asks for now."""
+    [main] = pod["spec"]["containers"]
     state = {"running": {"startedAt": timestamp(server.clock.now())}}
+    given = {"resources": main["resources"]} if "resources" in main else {}
     status = {
         "phase": "Running",
-        "containerStatuses": [{"name": "main", "ready": True, "state": state}],
+        "containerStatuses": [{"name": "main", "ready": True, "state": state, **given}],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     return server.change(POD, pod, spec={**pod["spec"], "nodeName": machine}, status=status)
@@ -23,6 +25,7 @@ def end(server: Server, pod: Manifest, code: int, reason: str = "Error") -> Mani
     """Return a pod whose container has exited."""
     now = timestamp(server.clock.now())
     ended = {"exitCode": code, "reason": reason, "finishedAt": now, "startedAt": now}
-    states = [{"name": "main", "state": {"terminated": ended}}]
+    before = pod["status"].get("containerStatuses", [{"name": "main"}])
+    states = [{**each, "ready": False, "state": {"terminated": ended}} for each in before]
     status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": states}
     return server.change(POD, pod, status=status)

@@ -13,7 +13,6 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceStatus
 from elasticjob.controllers.main import NAMESPACE_LABEL, scrapers_of, webhooks_of
 from elasticjob.controllers.metrics import LABELS, Counters
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.frameworks import FRAMEWORKS, framework_of
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.plan import (
     NAME_TAKEN,
@@ -34,7 +33,7 @@ from elasticjob.kube.errors import Forbidden, KubeError, Unreachable
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.webhooks import WEBHOOKS
-from lab.build.jobs import NOW, at, job, over, resource, role
+from lab.build.jobs import NOW, at, job, over, resource
 from lab.virtual.server import Server
 
 
@@ -296,23 +295,3 @@ def test_kubectl_scale_is_not_refused_while_no_operator_answers() -> None:
     client = Client(Config("https://10.0.0.1"))
     policies = {each.kind.name: each.terms.failure_policy for each in webhooks_of(Settings(), client)}
     assert (policies["ElasticJob"], policies["Scale"]) == ("Fail", "Ignore")
-
-
-@pytest.mark.parametrize("name", FRAMEWORKS)
-def test_every_framework_keeps_the_protocol(name: str) -> None:
-    annotated = job(metadata={"annotations": {"elasticjob.dlrover/framework": name}})
-    framework = framework_of(annotated)
-    assert framework is not None
-    assert framework.check(annotated.spec) == ()
-    assert all(isinstance(value, str) for value in framework.environment(annotated, "worker", 0).values())
-
-
-def test_torchrun_finds_the_rendezvous() -> None:
-    elastic = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
-    assert FRAMEWORKS["pytorch"].environment(elastic, "worker", 0) == {
-        "PET_NNODES": "1:4",
-        "PET_RDZV_BACKEND": "elasticjob",
-        "PET_RDZV_ENDPOINT": "$(ELASTICJOB_MASTER)",
-        "PET_RDZV_ID": "digits",
-    }
-    assert FRAMEWORKS["pytorch"].environment(job(distributionStrategy="Local"), "worker", 0) == {}

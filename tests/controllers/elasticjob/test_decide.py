@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from elasticjob.api.readings import LONGEST_SECONDS
 from elasticjob.api.v1alpha1.checks.changes import what_nodes_are_made_from_stays
 from elasticjob.api.v1alpha1.common import LABEL_ROLE, RESTARTS_SPENT
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -64,6 +65,7 @@ from lab.build.jobs import (
     role,
     template,
 )
+from lab.build.plans import annotations_of, manifests
 
 PROVISION = Provision("elasticjob/trainer:test")
 FULL = (life(0), life(1))
@@ -518,15 +520,6 @@ def test_nodes_that_failed_for_good_have_one_answer_in_all_strategies(
     assert (found and (found.succeeded, found.message[: len(outcome[1])] if outcome else "")) == outcome
 
 
-def test_a_masters_verdict_is_waited_for() -> None:
-    given = running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), ended(1, code=0, at=NOW)))
-    plan = decide(given, NOW + timedelta(seconds=10))
-    assert (plan.outcome, plan.again_in) == (None, timedelta(seconds=20))
-    begun = running(job(ELASTIC), masters=(master(1, created=NOW),), lives=ONE_LEFT)
-    assert decide(begun, NOW).again_in == timedelta(seconds=30)  # a new master may know it from its snapshot
-    assert decide(running(job(ELASTIC), masters=(), lives=ONE_LEFT), NOW).outcome is None
-
-
 @pytest.mark.parametrize("field", ["activeDeadlineSeconds", "pendingTimeoutSeconds"])
 def test_a_short_deadline_tells_what_pods_still_waited_for(field: str) -> None:
     """Though a start of five seconds is not slow, and so no reason of the status."""
@@ -542,11 +535,85 @@ def test_a_short_deadline_tells_what_pods_still_waited_for(field: str) -> None:
     assert outcome.message.endswith(": m1 has not started the pod: there is no ConfigMap nope")
 
 
-def test_a_failure_names_what_failed_and_why_it_was_not_restarted() -> None:
-    given = job({"worker": role(2, restartPolicy="ExitCode")})
-    assert decide(running(given, lives=(ended(0, words="no data"), life(1))), NOW).sentence == (
-        "digits-worker-0 failed with exit code 1: no data; restartPolicy ExitCode does not restart it"
-    )
+USED = "worker 0 was out of memory and killed by the kernel: its pod used 490Mi of 512Mi"
+KILLED = Exit(ExitReason.OOM_KILLED, 137, f'{{"message": "{USED}"}}', "512Mi", LONG_AGO, LONG_AGO)
+OUT_OF_MEMORY = (pending(0, 3, restarts_before=3, ended=KILLED), life(1))
+OF_MEMORY = f"digits-worker-0-3 failed with OOMKilled at 512Mi: {USED}; restartCount 3 is spent; "
+NO_ROUTE = Exit(ExitReason.FATAL_ERROR, 3, "no route", at=LONG_AGO, container="fetch")
+SPENT = (ended(0, 3, restarts_before=3, words='{"message": "ValueError: no data"}'), life(1))
+OF_THE_POD = "digits-worker-0-3 failed with exit code 1: ValueError: no data; restartCount 3 is spent"
+OF_THE_MASTER = "node-0: ValueError: no data"
+GAVE_UP = ends(f'{{"verdict": "Failed", "reason": "RestartsSpent", "message": "{OF_THE_MASTER}"}}', 1)
+WAITED = {"type": "Running", "status": "False", "message": "0 of 2 nodes run; digits-worker-0 is pending"}
+ENDS: dict[str, tuple[Seen, str, str]] = {
+    "a policy that restarts nothing": (
+        running(job({"worker": role(2, restartPolicy="ExitCode")}),
+                lives=(ended(0, words="no data"), life(1))), "PodFailed",
+        "digits-worker-0 failed with exit code 1: no data; restartPolicy ExitCode does not restart it"),
+    "a deadline, and the cause that it cut short": (
+        running(job(runPolicy={"activeDeadlineSeconds": 60},
+                    status={"startTime": at(LONG_AGO), "reason": "Unschedulable", "conditions": [WAITED]})),
+        "DeadlineExceeded", f"the job ran longer than activeDeadlineSeconds (60 s): {WAITED['message']}"),
+    "an init container": (
+        running(lives=(pending(0, 3, restarts_before=3, ended=NO_ROUTE), life(1))), "InitContainerFailed",
+        "digits-worker-0-3 failed with init container fetch: exit code 3: no route; restartCount 3 is spent"),
+    "no node for too long": (
+        waiting_for(60), "PendingTimeout",
+        "no node could start for 60 s (pendingTimeoutSeconds): 0 of 2 nodes run; no GPU"),
+    "out of memory at the job's limit": (
+        running(job(resourceLimits={"memory": "1Gi"}), lives=OUT_OF_MEMORY), "OutOfMemory",
+        f"{OF_MEMORY}resourceLimits.memory 1Gi leaves 512Mi for each of worker: raise resourceLimits.memory"),
+    "out of memory": (
+        running(lives=OUT_OF_MEMORY), "OutOfMemory",
+        f"{OF_MEMORY}it would get 1Gi next: raise restartCount, or begin with more memory"),
+    "restarts are spent: the pod says so first": (running(lives=SPENT), RESTARTS_SPENT, OF_THE_POD),
+    "both say so": (running(masters=(GAVE_UP,), lives=SPENT), RESTARTS_SPENT, OF_THE_POD),
+    "the master says so first": (
+        running(masters=(GAVE_UP,), lives=(life(0, 3), life(1))), RESTARTS_SPENT, OF_THE_MASTER),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "reason", "message"), ENDS.values(), ids=ENDS)
+def test_a_job_that_fails_says_what_failed_and_why(given: Seen, reason: str, message: str) -> None:
+    decided = decide(given, NOW)
+    assert (decided.outcome, decided.sentence) == (Outcome(False, reason, message), message)
+
+
+def with_deadline(seconds: int, start: timedelta, **more: Any) -> Seen:
+    """A job that began so long ago, and may run for some seconds."""
+    policy, status = {"activeDeadlineSeconds": seconds}, {"startTime": at(NOW - start)}
+    return running(job(runPolicy=policy, status=status, **more))
+
+
+SECOND = timedelta(seconds=1)
+LATER: dict[str, tuple[Seen, int | None]] = {
+    "a deadline": (with_deadline(60, 20 * SECOND), 40),
+    "one beyond all dates": (with_deadline(2**63 - 1, 3600 * SECOND), LONGEST_SECONDS - 3600),
+    "one of a job that has not begun": (
+        running(job(runPolicy={"activeDeadlineSeconds": 2**63 - 1})), LONGEST_SECONDS),
+    "the next master": (running(job(ELASTIC), masters=(), lives=ONE_LEFT), None),
+    "time in which it was suspended": (with_deadline(60, 3600 * SECOND, suspend=True), None),
+    "the end of what is left": (
+        running(job(status=over(ended=NOW - 10 * SECOND), runPolicy={"ttlSecondsAfterFinished": 60})), 50),
+    "a master's verdict": (
+        running(job(ELASTIC), lives=(ended(0, 3, restarts_before=3), ended(1, code=0, at=NOW - 10 * SECOND))),
+        20),
+    "that of a new master, which may know it from its snapshot": (
+        running(job(ELASTIC), masters=(master(1, created=NOW),), lives=ONE_LEFT), 30),
+    "no node yet": (waiting_for(59), 1),
+    "no node yet, since it was resumed": (waiting_for(600, start=20), 40),
+    "the status does not say yet that no node runs": (waiting_for(600, status="True"), 60),
+    "a node runs": (replace(waiting_for(600), lives=(life(0), pending(1))), None),
+    "a node is replaced": (replace(waiting_for(600), lives=(ended(0), pending(1))), None),
+    "no node, suspended": (waiting_for(600, suspend=True), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "again_in"), LATER.values(), ids=LATER)
+def test_what_is_not_due_yet_is_looked_at_in_time(given: Seen, again_in: int | None) -> None:
+    decided = decide(given, NOW)
+    assert decided.outcome is None
+    assert decided.again_in == (None if again_in is None else again_in * SECOND)
 
 
 @pytest.mark.parametrize(("case", "given"), QUIET, ids=[case[0] for case in QUIET])
@@ -555,43 +622,17 @@ def test_nothing_is_written(case: str, given: Seen) -> None:
     assert (decided.reason, decided.actions, decided.outcome) == ("AsSpecified", (), None)
 
 
-def test_deadlines_are_looked_at_in_time() -> None:
-    start = NOW - timedelta(seconds=20)
-    given = running(job(runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(start)}))
-    assert decide(given, NOW).again_in == timedelta(seconds=40)
-    ttl = running(
-        job(status=over(ended=NOW - timedelta(seconds=10)), runPolicy={"ttlSecondsAfterFinished": 60})
-    )
-    assert decide(ttl, NOW).again_in == timedelta(seconds=50)
-
-
-@pytest.mark.parametrize("status", [{}, {"startTime": at(LONG_AGO)}])
-def test_a_deadline_beyond_all_dates_is_never_due(status: Any) -> None:
-    given = running(job(runPolicy={"activeDeadlineSeconds": 2**63 - 1}, status=status))
-    assert decide(given, NOW).outcome is None
-
-
-def test_suspended_time_does_not_count() -> None:
-    given = running(
-        job(suspend=True, runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(LONG_AGO)})
-    )
-    assert decide(given, NOW).outcome is None
-
-
 def test_a_finished_job_ignores_everything_else() -> None:
     given = running(job({"worker": role(9)}, status=over(ended=LONG_AGO)), masters=(), lives=(oom(0),))
     assert decide(given, NOW).actions == ()
 
 
 def test_the_users_size_travels_in_a_manual_plan() -> None:
-    decided = decide(running(job({"worker": role(3)}, generation=7)), NOW)
-    (first,), (second,) = decided.groups
-    assert isinstance(first, Create)
-    assert isinstance(second, Apply)
-    assert first.manifest["metadata"]["labels"]["elasticjob.dlrover/scale-type"] == "manual"
-    assert first.manifest["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
-    assert first.manifest["spec"]["reason"] == "the user asks for worker 3"
-    assert second.manifest["metadata"]["annotations"] == {
+    asks, follows = manifests(decide(running(job({"worker": role(3)}, generation=7)), NOW))
+    assert asks["metadata"]["labels"]["elasticjob.dlrover/scale-type"] == "manual"
+    assert asks["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
+    assert asks["spec"]["reason"] == "the user asks for worker 3"
+    assert follows["metadata"]["annotations"] == {
         "elasticjob.dlrover/asked": '{"worker": 3}',
         "elasticjob.dlrover/asked-at": "7",
         "elasticjob.dlrover/template-resources": '{"worker": {"cpu": "100m", "memory": "512Mi"}}',
@@ -611,44 +652,17 @@ GROWTH = [
 @pytest.mark.parametrize(("case", "job_", "killed", "memory"), GROWTH, ids=[case[0] for case in GROWTH])
 def test_memory_grows(case: str, job_: Any, killed: Any, memory: str) -> None:
     decided = decide(running(job_, lives=(killed, life(1))), NOW)
-    ((create,),) = decided.groups
-    assert isinstance(create, Create)
-    assert create.manifest["spec"]["replicaResourceSpecs"] == {"worker": {"resource": {"memory": memory}}}
+    [made] = manifests(decided)
+    assert made["spec"]["replicaResourceSpecs"] == {"worker": {"resource": {"memory": memory}}}
     assert f": worker gets {memory}" in decided.sentence
-
-
-USED = "worker 0 was out of memory and killed by the kernel: its pod used 490Mi of 512Mi"
-OUT_OF_MEMORY = [
-    (
-        job(resourceLimits={"memory": "1Gi"}),
-        "resourceLimits.memory 1Gi leaves 512Mi for each of worker: raise resourceLimits.memory",
-    ),
-    (job(), "it would get 1Gi next: raise restartCount, or begin with more memory"),
-]
-
-
-@pytest.mark.parametrize(("job_", "advice"), OUT_OF_MEMORY)
-def test_a_job_out_of_memory_fails_with_the_numbers(job_: Any, advice: str) -> None:
-    killed = oom(0, 3, restarts_before=3)
-    assert killed.ended is not None
-    killed = replace(killed, ended=replace(killed.ended, words=f'{{"message": "{USED}"}}'))
-    outcome = decide(running(job_, lives=(killed, life(1))), NOW).outcome
-    assert outcome is not None
-    assert (outcome.succeeded, outcome.reason) == (False, "OutOfMemory")
-    assert outcome.message == (
-        f"digits-worker-0-3 failed with OOMKilled at 512Mi: {USED}; restartCount 3 is spent; {advice}"
-    )
 
 
 def test_a_node_with_memory_of_its_own_is_given_more_of_it() -> None:
     own = resource(nodes={"digits-worker-0": {"memory": "512Mi", "cpu": "1"}})
     decided = decide(running(resource_=own, lives=(oom(0), life(1))), NOW)
-    ((create,),) = decided.groups
-    assert isinstance(create, Create)
-    assert "replicaResourceSpecs" not in create.manifest["spec"]
-    assert create.manifest["spec"]["migratePods"] == [
-        {"name": "digits-worker-0", "resource": {"memory": "1Gi"}}
-    ]
+    [made] = manifests(decided)
+    assert "replicaResourceSpecs" not in made["spec"]
+    assert made["spec"]["migratePods"] == [{"name": "digits-worker-0", "resource": {"memory": "1Gi"}}]
     assert decided.sentence == "digits-worker-0 was OOMKilled at 512Mi: digits-worker-0 gets 1Gi"
 
 
@@ -661,72 +675,6 @@ def test_a_master_that_may_have_ended_since_is_not_deleted_unheard() -> None:
         if isinstance(action, Delete)
     )
     assert (deletion.name, deletion.version) == ("digits-master-0", "7")
-
-
-GAVE_UP = '{"verdict": "Failed", "reason": "RestartsSpent", "message": "node-0: ValueError: no data"}'
-SPENT = ended(0, 3, restarts_before=3, words='{"message": "ValueError: no data"}')
-OF_THE_POD = "digits-worker-0-3 failed with exit code 1: ValueError: no data; restartCount 3 is spent"
-
-
-@pytest.mark.parametrize(
-    ("masters", "pod", "message"),
-    [
-        ((life(0, role="master"),), SPENT, OF_THE_POD),
-        ((ends(GAVE_UP, 1),), SPENT, OF_THE_POD),
-        ((ends(GAVE_UP, 1),), life(0, 3), "node-0: ValueError: no data"),
-    ],
-    ids=["the pod first", "both", "the master first"],
-)
-def test_a_job_whose_restarts_are_spent_fails_with_one_word_whoever_says_it_first(
-    masters: tuple[Life, ...], pod: Life, message: str
-) -> None:
-    outcome = decide(running(masters=masters, lives=(pod, life(1))), NOW).outcome
-    assert outcome == Outcome(False, RESTARTS_SPENT, message)
-
-
-def test_a_deadline_keeps_the_cause_that_it_cut_short() -> None:
-    running_ = {
-        "type": "Running",
-        "status": "False",
-        "message": "0 of 2 nodes run; digits-worker-0 is pending",
-    }
-    status = {"startTime": at(LONG_AGO), "reason": "Unschedulable", "conditions": [running_]}
-    plan = decide(running(job(runPolicy={"activeDeadlineSeconds": 60}, status=status)), NOW)
-    expected = "the job ran longer than activeDeadlineSeconds (60 s): "
-    assert plan.sentence == expected + "0 of 2 nodes run; digits-worker-0 is pending"
-
-
-def test_an_init_container_that_fails_for_good_is_the_jobs_reason() -> None:
-    end = Exit(ExitReason.FATAL_ERROR, 3, "no route", at=LONG_AGO, container="fetch")
-    plan = decide(running(lives=(pending(0, 3, restarts_before=3, ended=end), life(1))), NOW)
-    assert plan.reason == "InitContainerFailed"
-    assert plan.sentence == (
-        "digits-worker-0-3 failed with init container fetch: exit code 3: no route; restartCount 3 is spent"
-    )
-
-
-def test_a_job_that_is_pending_for_too_long_fails_with_the_cause() -> None:
-    plan = decide(waiting_for(60), NOW)
-    assert plan.outcome == Outcome(False, "PendingTimeout", plan.sentence)
-    expected = "no node could start for 60 s (pendingTimeoutSeconds): 0 of 2 nodes run; no GPU"
-    assert plan.sentence == expected
-
-
-@pytest.mark.parametrize(
-    ("case", "given", "again_in"),
-    [
-        ("not yet", waiting_for(59), 1),
-        ("it was resumed meanwhile", waiting_for(600, start=20), 40),
-        ("the status does not say yet that no node runs", waiting_for(600, status="True"), 60),
-        ("a node runs", replace(waiting_for(600), lives=(life(0), pending(1))), None),
-        ("a node is replaced", replace(waiting_for(600), lives=(ended(0), pending(1))), None),
-        ("suspended", waiting_for(600, suspend=True), None),
-    ],
-)
-def test_the_pending_limit_is_looked_at_when_it_is_due(case: str, given: Seen, again_in: int | None) -> None:
-    plan = decide(given, NOW)
-    assert plan.outcome is None
-    assert plan.again_in == (None if again_in is None else timedelta(seconds=again_in))
 
 
 def test_events_name_what_they_count() -> None:
@@ -792,11 +740,9 @@ def test_a_gang_that_is_as_it_should_be_is_left_alone() -> None:
 def test_every_write_of_the_jobresource_keeps_the_gang() -> None:
     """An annotation that a server-side apply leaves out is taken away."""
     given = running(together(roles=ELASTIC, suspend=True), resource_=grouped(1))
-    (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
-    assert gang_from(write.manifest["metadata"]["annotations"]) == given.gang
+    assert gang_from(annotations_of(decide(given, NOW))) == given.gang
 
 
 def test_a_gang_that_is_no_longer_asked_for_is_forgotten() -> None:
     given = running(together("none"), resource_=grouped(2, suspend=True))
-    (write,) = (action for action in decide(given, NOW).actions if isinstance(action, Apply))
-    assert gang_from(write.manifest["metadata"]["annotations"]) is None
+    assert gang_from(annotations_of(decide(given, NOW))) is None

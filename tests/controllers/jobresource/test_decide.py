@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,13 +10,14 @@ import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JobResource
+from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.jobresource import decide as rules
 from elasticjob.controllers.jobresource.decide import Seen, decide
 from elasticjob.controllers.nodes.relaunch import Life
-from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.plan import Action, Apply, Create, Delete, Resize
 from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_the_collector
 from lab.build.jobs import NOW, at, ended, job, life, oom, over, pending, plan, resource, role
+from lab.build.plans import annotations_of, manifests
 
 ADDRESS = "10.0.0.1:50001"
 FACTS = ("completedIndexes", "failedIndexes", "restarts", "relaunches")
@@ -28,9 +28,9 @@ def seen(
     job_: ElasticJob | None = None,
     resource_: JobResource | None = None,
     master: str = ADDRESS,
-    masters: tuple[Life, ...] = (),
+    **more: Any,
 ) -> Seen:
-    return Seen(resource_ or resource(), job_ or job(), lives, master, masters=masters)
+    return Seen(resource_ or resource(), job_ or job(), lives, master, **more)
 
 
 def written(action: Action) -> str:
@@ -57,6 +57,12 @@ def actions(given: Seen) -> set[str]:
     return {written(action) for action in decide(given, NOW).actions}
 
 
+def giving(phase: str) -> tuple[ScalePlan, ...]:
+    """The plan that gives the node whose memory was too little more of it."""
+    return (plan("digits-worker-0-memory", memory={"worker": "1Gi"}, phase=phase),)
+
+
+KILLED = oom(0, at=NOW)
 COMPLETED: dict[str, Any] = {"completedIndexes": {"worker": "0"}}
 CONVERGE: list[tuple[Any, ...]] = [
     ("all nodes are born at once", seen(), "+worker-0", "+worker-1"),
@@ -155,6 +161,14 @@ CONVERGE: list[tuple[Any, ...]] = [
     ("out of memory, and there is more now",
      seen(oom(0, at=NOW), life(1, resource={"memory": "1Gi"}),
           resource_=resource(resources={"worker": {"memory": "1Gi"}})), "+worker-0-1"),
+    *(("out of memory, and more is planned", seen(KILLED, life(1), plans=giving(phase)))
+      for phase in ("", "Scaling")),
+    *(("out of memory, and the plan of more was given up", seen(KILLED, life(1), plans=giving(phase)),
+       "+worker-0-1") for phase in ("Failed", "Superseded")),
+    ("out of memory, and no more will come", seen(KILLED, life(1), job_=job(optimizeMode="manual")),
+     "+worker-0-1"),
+    ("without a master no address is waited for",
+     seen(job_=job(distributionStrategy="Local"), master=""), "+worker-0", "+worker-1"),
     ("out of memory a while ago, and no more came", seen(oom(0), life(1)), "+worker-0-1"),
     ("a parameter server with state is not taken away",
      seen(life(0, role="ps"), life(1, role="ps"), job_=job({"ps": role(1)}), resource_=resource({"ps": 1}))),
@@ -235,120 +249,91 @@ def test_every_rule_has_a_row() -> None:
     assert RULES.keys() | {rules.converge} == set(rules.RULES)
 
 
-def test_a_pause_is_waited_for() -> None:
-    given = seen(ended(0, 1, restarts_before=1, at=NOW), life(1))
-    assert decide(given, NOW).again_in == timedelta(seconds=2)
-    assert actions(given) == set()
+@pytest.mark.parametrize(
+    ("given", "again_in", "after"),
+    [
+        (seen(ended(0, 1, restarts_before=1, at=NOW), life(1)), timedelta(seconds=2), "+worker-0-2"),
+        (seen(KILLED, life(1)), rules.MEMORY_PATIENCE, "+worker-0-1"),
+    ],
+    ids=["a pause", "more memory, though not forever"],
+)
+def test_what_is_waited_for_is_looked_at_in_time(given: Seen, again_in: timedelta, after: str) -> None:
+    assert (decide(given, NOW).again_in, actions(given)) == (again_in, set())
+    assert [written(each) for each in decide(given, NOW + again_in).actions] == [after]
 
 
-def test_out_of_memory_waits_until_more_is_there_but_not_forever() -> None:
-    given = seen(oom(0, at=NOW), life(1))
-    assert decide(given, NOW).again_in == rules.MEMORY_PATIENCE
-    assert not decide(given, NOW).actions
-    later = decide(given, NOW + rules.MEMORY_PATIENCE)
-    assert {written(action) for action in later.actions} == {"+worker-0-1"}
+READY = {"type": "Ready", "status": "False", "message": "", "lastTransitionTime": at(NOW)}
 
 
-@pytest.mark.parametrize("phase", ["", "Scaling", "Failed", "Superseded"])
-def test_out_of_memory_waits_while_a_plan_of_more_is_not_finished(phase: str) -> None:
-    grown = plan("digits-worker-0-memory", memory={"worker": "1Gi"}, phase=phase)
-    given = replace(seen(oom(0, at=NOW), life(1)), plans=(grown,))
-    assert actions(given) == ({"+worker-0-1"} if phase in ("Failed", "Superseded") else set())
+def known(generation: int, reason: str) -> JobResource:
+    """A JobResource of generation 2 whose status tells of an earlier pass."""
+    status = {"observedGeneration": generation, "conditions": [READY | {"reason": reason}]}
+    return resource(generation=2, status=status)
 
 
-def test_out_of_memory_waits_for_nothing_where_nothing_will_come() -> None:
-    manual = seen(oom(0, at=NOW), life(1), job_=job(optimizeMode="manual"))
-    assert actions(manual) == {"+worker-0-1"}
+ANEW = "NodesMadeAgain: made again after their pods were deleted: digits-worker-0"
+CREATED = "NodesCreated: created digits-worker-0"
+AGAIN = "! NodeRelaunched: digits-worker-0-4 replaces digits-worker-0-3: killed by SIGKILL (exit code 137); "
+NOTES: dict[str, tuple[Seen, set[str]]] = {
+    "what happens and why": (
+        seen(ended(0, words="ValueError: no data"), life(2), life(3)),
+        {"! NodeRelaunched: digits-worker-0-1 replaces digits-worker-0: exit code 1: ValueError: no data; "
+         "restart 1 of 3", "NodesCreated: created digits-worker-1",
+         "NodesRemoved: removed digits-worker-2, digits-worker-3"}),
+    "what is repeated for free": (
+        seen(ended(0, 3, 137, repeats_before=2), life(1)),
+        {f"{AGAIN}3 pods in a row were over within a minute"}),
+    "a broken device": (
+        seen(life(0, broken="nvidia.com/gpu GPU-3"), life(1)),
+        {"! DeviceUnhealthy: digits-worker-0 is replaced: "
+         "m1 calls its device nvidia.com/gpu GPU-3 unhealthy"}),
+    "the job's controller has said that it is suspended": (
+        seen(life(0), resource_=resource(suspend=True)), set()),
+    "a pod was deleted as it started": (seen(life(1), resource_=known(2, "Starting")), {ANEW}),
+    "a pod was deleted": (seen(life(1), resource_=known(2, "AsSpecified")), {ANEW}),
+    "a larger size is asked for": (seen(life(1), resource_=known(1, "AsSpecified")), {CREATED}),
+    "the address has come": (seen(life(1), resource_=known(2, "WaitingForMaster")), {CREATED}),
+    "it was refused": (seen(life(1), resource_=known(2, "Refused")), {CREATED}),
+    "the first pass": (seen(life(1), resource_=resource(generation=2)), {CREATED}),
+}  # fmt: skip
 
 
-def test_without_a_master_nobody_waits_for_its_address() -> None:
-    given = seen(job_=job(distributionStrategy="Local"), master="")
-    assert actions(given) == {"+worker-0", "+worker-1"}
+@pytest.mark.parametrize(("given", "notes"), NOTES.values(), ids=NOTES)
+def test_events_say_what_happens_and_why(given: Seen, notes: set[str]) -> None:
+    decided = decide(given, NOW)
+    assert decided.actions
+    found = {f"{'! ' * each.warning}{each.reason}: {each.sentence}" for each in decided.notes}
+    assert found == notes
 
 
-def test_what_is_repeated_for_free_backs_off_goes_elsewhere_and_is_told() -> None:
-    again = ended(0, 3, 137, repeats_before=2, machine="m7")
-    (action,), (note,) = (lambda plan: (plan.actions, plan.notes))(decide(seen(again, life(1)), NOW))
-    assert isinstance(action, Create)
-    assert action.manifest["metadata"]["annotations"][names.REPEATS] == "3"
-    left = {"key": "metadata.name", "operator": "NotIn", "values": ["m7"]}
-    assert action.manifest["spec"]["affinity"]["nodeAffinity"] == {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 100, "preference": {"matchFields": [left]}}
-        ]
-    }
-    assert (note.warning, note.sentence) == (
-        True,
-        "digits-worker-0-4 replaces digits-worker-0-3: killed by SIGKILL (exit code 137); "
-        "3 pods in a row were over within a minute",
-    )
-
-
-def test_notes_say_what_happens_and_why() -> None:
-    given = seen(ended(0, words="ValueError: no data"), life(2), life(3))
-    notes = {(note.reason, note.sentence) for note in decide(given, NOW).notes}
-    assert notes == {
-        (
-            "NodeRelaunched",
-            "digits-worker-0-1 replaces digits-worker-0: exit code 1: ValueError: no data; restart 1 of 3",
-        ),
-        ("NodesCreated", "created digits-worker-1"),
-        ("NodesRemoved", "removed digits-worker-2, digits-worker-3"),
-    }
+BESIDE = {"key": "metadata.name", "operator": "NotIn", "values": ["m7"]}
+SERVERS: dict[str, Any] = {
+    "job_": job({"ps": role(1)}, distributionStrategy="ParameterServerStrategy"),
+    "resource_": resource({"ps": 1}),
+}
 
 
 @pytest.mark.parametrize(
-    ("generation", "reason", "note"),
+    ("given", "noted"),
     [
-        (2, "Starting", "NodesMadeAgain: made again after their pods were deleted: digits-worker-0"),
-        (2, "AsSpecified", "NodesMadeAgain: made again after their pods were deleted: digits-worker-0"),
-        (1, "AsSpecified", "NodesCreated: created digits-worker-0"),  # a larger size is asked for
-        (2, "WaitingForMaster", "NodesCreated: created digits-worker-0"),
-        (2, "Refused", "NodesCreated: created digits-worker-0"),
-        (None, "", "NodesCreated: created digits-worker-0"),
+        (seen(ended(0, 1, restarts_before=1), life(1)), {"restarts": "2"}),
+        (seen(ended(0, 3, 137, repeats_before=2, machine="m7"), life(1)), {"repeats": "3"}),
+        (seen(life(0, 2, role="ps", broken="gpu 3", moves=1), **SERVERS), {"moves": "2"}),
+        (seen(ended(0, 2, role="ps", terminating=True), **SERVERS), {"moves": "1"}),
+        (seen(ended(0, 2, role="ps", moves=1), **SERVERS), {"moves": "1"}),
+        (seen(ended(0, 2, role="ps"), **SERVERS), {"moves": None}),
     ],
+    ids=["a restart", "repeated for free", "moved while it runs", "told to end", "failed", "never moved"],
 )
-def test_an_event_says_that_a_pod_was_deleted(generation: int | None, reason: str, note: str) -> None:
-    ready = {
-        "type": "Ready",
-        "status": "False",
-        "reason": reason,
-        "message": "",
-        "lastTransitionTime": at(NOW),
-    }
-    status = {"observedGeneration": generation, "conditions": [ready]} if generation else {}
-    given = seen(life(1), resource_=resource(generation=2, status=status))
-    assert [f"{each.reason}: {each.sentence}" for each in decide(given, NOW).notes] == [note]
-
-
-def test_one_event_says_that_a_job_is_suspended() -> None:
-    plan = decide(seen(life(0), resource_=resource(suspend=True)), NOW)
-    assert plan.actions
-    assert plan.notes == ()  # the job's controller has said it
-
-
-def test_a_restart_is_written_on_the_pod_that_follows_it() -> None:
-    (action,) = decide(seen(ended(0, 1, restarts_before=1), life(1)), NOW).actions
-    assert isinstance(action, Create)
-    assert action.manifest["metadata"]["annotations"]["elasticjob.dlrover/restarts"] == "2"
-    assert action.manifest["metadata"]["labels"]["elasticjob.dlrover/relaunch-count"] == "2"
-
-
-@pytest.mark.parametrize(
-    ("before", "moves"),
-    [
-        (life(0, 2, role="ps", broken="gpu 3", moves=1), "2"),
-        (ended(0, 2, role="ps", terminating=True), "1"),
-        (ended(0, 2, role="ps", moves=1), "1"),
-        (ended(0, 2, role="ps"), None),
-    ],
-    ids=["from a pod that runs", "from one that was told to end", "after a failure", "never moved"],
-)
-def test_a_planned_move_is_written_on_the_pod_that_takes_over(before: Life, moves: str | None) -> None:
-    servers = job({"ps": role(1)}, distributionStrategy="ParameterServerStrategy")
-    (action,) = decide(seen(before, job_=servers, resource_=resource({"ps": 1})), NOW).actions
-    assert isinstance(action, Create)
-    assert action.manifest["metadata"]["annotations"].get("elasticjob.dlrover/moves") == moves
+def test_the_pod_that_follows_another_has_its_history(given: Seen, noted: dict[str, str | None]) -> None:
+    found = annotations_of(decide(given, NOW))
+    assert {name: found.get(f"elasticjob.dlrover/{name}") for name in noted} == noted
+    [made] = manifests(decide(given, NOW))
+    [past] = [each for each in given.lives if each.ended or each.broken]
+    assert made["metadata"]["labels"]["elasticjob.dlrover/relaunch-count"] == str(past.relaunch + 1)
+    left = [{"weight": 100, "preference": {"matchFields": [BESIDE]}}] if "repeats" in noted else None
+    affinity = made["spec"].get("affinity", {}).get("nodeAffinity", {})
+    assert affinity.get("preferredDuringSchedulingIgnoredDuringExecution") == left
 
 
 @pytest.mark.parametrize(
@@ -361,11 +346,3 @@ def test_a_pod_that_may_have_ended_the_job_is_not_deleted_unheard(spec: Any, ver
     given = seen(life(0, version="7"), job_=job(**spec), resource_=suspended)
     (deletion,) = (action for action in decide(given, NOW).actions if isinstance(action, Delete))
     assert deletion.version == version
-
-
-def test_an_event_names_the_broken_device() -> None:
-    (note,) = decide(seen(life(0, broken="nvidia.com/gpu GPU-3"), life(1)), NOW).notes
-    assert (note.reason, note.warning) == ("DeviceUnhealthy", True)
-    assert note.sentence == (
-        "digits-worker-0 is replaced: m1 calls its device nvidia.com/gpu GPU-3 unhealthy"
-    )

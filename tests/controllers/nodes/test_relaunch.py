@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -61,150 +61,107 @@ STANDINGS: list[tuple[str, tuple[Life, ...], RestartPolicy, Standing]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("case", "lives", "restart", "standing"), STANDINGS, ids=[case[0] for case in STANDINGS]
-)
-def test_standing(case: str, lives: tuple[Life, ...], restart: RestartPolicy, standing: Standing) -> None:
-    assert Node("worker", 0, lives).standing(Policy(restart, 3), NOW) is standing
-
-
 TOLD = NOW - timedelta(minutes=5)
+ACHIEVED: list[tuple[str, Node, RestartPolicy, Standing]] = [
+    ("the pod that succeeded is gone", Node("w", 0, completed=True), ON_FAILURE, Standing.DONE),
+    ("the same under Always", Node("w", 0, completed=True), ALWAYS, DUE),
+    ("the pod that failed for good is gone", Node("w", 0, failed=True), ON_FAILURE, SPENT),
+    ("it has another pod", Node("w", 0, (life(),), failed=True), ON_FAILURE, Standing.RUNS),
+    ("deleted after it had succeeded", Node("w", 0, (ended(code=0, terminating=True, deleted_at=TOLD),)),
+     ON_FAILURE, Standing.DONE),
+    ("ended well within the second in which it was deleted",
+     Node("w", 0, (ended(code=0, at=TOLD, terminating=True, deleted_at=TOLD),)), ON_FAILURE, DUE),
+    ("ended well because it was deleted",
+     Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)), ON_FAILURE, DUE),
+]  # fmt: skip
+BY_LIVES = [(Node("worker", 0, lives), *rest) for _, lives, *rest in STANDINGS]
 
 
 @pytest.mark.parametrize(
-    ("case", "node", "restart", "standing"),
-    [
-        ("the pod that succeeded is gone", Node("w", 0, completed=True), ON_FAILURE, Standing.DONE),
-        ("the same under Always", Node("w", 0, completed=True), ALWAYS, DUE),
-        ("the pod that failed for good is gone", Node("w", 0, failed=True), ON_FAILURE, SPENT),
-        ("it has another pod", Node("w", 0, (life(),), failed=True), ON_FAILURE, Standing.RUNS),
-        ("deleted after it had succeeded", Node("w", 0, (ended(code=0, terminating=True, deleted_at=TOLD),)),
-         ON_FAILURE, Standing.DONE),
-        ("ended well within the second in which it was deleted",
-         Node("w", 0, (ended(code=0, at=TOLD, terminating=True, deleted_at=TOLD),)), ON_FAILURE, DUE),
-        ("ended well because it was deleted",
-         Node("w", 0, (ended(code=0, at=NOW, terminating=True, deleted_at=TOLD),)), ON_FAILURE, DUE),
-    ],
-)  # fmt: skip
-def test_what_a_node_achieved_outlives_its_pods(
-    case: str, node: Node, restart: RestartPolicy, standing: Standing
-) -> None:
+    ("node", "restart", "standing"),
+    [*BY_LIVES, *(row[1:] for row in ACHIEVED)],
+    ids=[row[0] for row in (*STANDINGS, *ACHIEVED)],
+)
+def test_standing(node: Node, restart: RestartPolicy, standing: Standing) -> None:
     assert node.standing(Policy(restart, 3), NOW) is standing
 
 
-END: Final = {"terminated": {"exitCode": 0}}
-RUNS: Final[dict[str, Any]] = {"running": {}}
+def status(phase: str = "Running", **main: Any) -> dict[str, Any]:
+    """The status of a pod whose main container says so."""
+    return {"phase": phase, "containerStatuses": [{"name": "main", **main}]}
 
 
-@pytest.mark.parametrize(
-    ("phase", "states", "sidecar", "lingers", "over"),
-    [
-        ("Running", {"main": RUNS, "proxy": RUNS}, "", False, False),
-        ("Running", {"main": END, "proxy": RUNS}, "", True, False),
-        ("Running", {"main": END}, "", True, False),  # nothing is known of the other
-        ("Running", {"main": END, "proxy": END}, "", False, True),  # the kubelet says later that it is over
-        ("Running", {"main": END, "proxy": END}, "mesh", True, False),
-        ("Failed", {"main": END}, "", False, True),
-    ],
-)
-def test_a_pod_is_over_when_all_its_containers_are(
-    phase: str, states: dict[str, Any], sidecar: str, lingers: bool, over: bool
-) -> None:
-    sidecars = [{"name": sidecar, "restartPolicy": "Always"}] if sidecar else []
-    statuses = [{"name": name, "state": state} for name, state in states.items()]
-    made = POD.convert(
+def containers(phase: str = "Running", **states: Any) -> dict[str, Any]:
+    found = [{"name": name, "state": state} for name, state in states.items()]
+    return {"phase": phase, "containerStatuses": found}
+
+
+def resize(type_: str, status: str = "True", **more: str) -> dict[str, Any]:
+    return {"conditions": [{"type": type_, "status": status, **more}]}
+
+
+def devices(**resources: dict[str, str] | None) -> dict[str, Any]:
+    """What a kubelet says about devices, by the kind of them."""
+    found = [
         {
-            "metadata": {"name": "digits-worker-0", "labels": names.pod_labels("digits", "worker", 0, 0)},
-            "spec": {
-                "containers": [{"name": "proxy"}, {"name": "main"}],
-                "initContainers": [{"name": "first"}, *sidecars],
-            },
-            "status": {
-                "phase": phase,
-                "containerStatuses": statuses,
-                "initContainerStatuses": [{"name": each["name"], "state": RUNS} for each in sidecars],
-            },
+            "name": name,
+            "resources": health and [{"resourceID": id_, "health": word} for id_, word in health.items()],
         }
-    )
-    found = life_of(made, machines=())
-    assert found is not None
-    assert (found.lingers, found.over) == (lingers, over)
+        for name, health in resources.items()
+    ]
+    return status(state=RUNS, allocatedResourcesStatus=found)
 
 
-HEALTH: list[tuple[Any, str]] = [
-    (None, ""),
-    ([], ""),
-    ([{"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-1", "health": "Healthy"}]}], ""),
-    ([{"name": "nvidia.com/gpu", "resources": [{"resourceID": "GPU-1", "health": "Unknown"}]}], ""),
-    ([{"name": "nvidia.com/gpu", "resources": None}], ""),
-    (
-        [
-            {
-                "name": "nvidia.com/gpu",
-                "resources": [
-                    {"resourceID": "GPU-2", "health": "Unhealthy"},
-                    {"resourceID": "GPU-1", "health": "Healthy"},
-                ],
-            },
-            {"name": "claim:net/nic", "resources": [{"resourceID": "nic0", "health": "Unhealthy"}]},
-        ],
-        "claim:net/nic nic0, nvidia.com/gpu GPU-2",
-    ),
-]
+END: dict[str, Any] = {"terminated": {"exitCode": 0}}
+RUNS: dict[str, Any] = {"running": {}}
+MESH = {"initContainers": [{"name": "first"}, {"name": "mesh", "restartPolicy": "Always"}]}
+DELETED = {"deletionTimestamp": timestamp(NOW)}
+SIDECAR = {"initContainerStatuses": [{"name": "mesh", "state": RUNS}]}
+NOT_YET = "the kubelet has not resized it yet"
+READ: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "all containers run": (
+        {}, {}, containers(main=RUNS, proxy=RUNS), {"lingers": False, "over": False}),
+    "another container goes on": ({}, {}, containers(main=END, proxy=RUNS), {"lingers": True, "over": False}),
+    "nothing is known of the other": ({}, {}, containers(main=END), {"lingers": True, "over": False}),
+    "the kubelet says later that it is over": (
+        {}, {}, containers(main=END, proxy=END), {"lingers": False, "over": True}),
+    "a sidecar goes on": (
+        {}, MESH, containers(main=END, proxy=END) | SIDECAR, {"lingers": True, "over": False}),
+    "it is over": ({}, {}, containers("Failed", main=END), {"lingers": False, "over": True}),
+    "no resize": ({}, {}, {"observedGeneration": 3}, {"unresized": ""}),
+    "servers that do not count": ({}, {}, {}, {"unresized": ""}),
+    "a resize that is not seen yet": ({}, {}, {"observedGeneration": 2}, {"unresized": NOT_YET}),
+    "one that is going on": ({}, {}, resize("PodResizeInProgress"), {"unresized": NOT_YET}),
+    "one that is done": ({}, {}, resize("PodResizeInProgress", "False", message="x"), {"unresized": ""}),
+    "memory that is in use": (
+        {}, {}, resize("PodResizeInProgress", reason="Error", message="x"),
+        {"unresized": "the kubelet has not resized it: x"}),
+    "no room": (
+        {}, {}, resize("PodResizePending", reason="Deferred"),
+        {"unresized": "the kubelet has not resized it: Deferred"}),
+    "when it was told to end": (
+        DELETED | {"deletionGracePeriodSeconds": 5}, {}, {}, {"deleted_at": NOW - timedelta(seconds=5)}),
+    "the kubelet deletes what has ended without grace": (
+        DELETED | {"deletionGracePeriodSeconds": 0}, {}, {}, {"deleted_at": None}),
+    "no word of devices": ({}, {}, status(state=RUNS, allocatedResourcesStatus=None), {"broken": ""}),
+    "no devices": ({}, {}, devices(), {"broken": ""}),
+    "a healthy one": ({}, {}, devices(gpu={"GPU-1": "Healthy"}), {"broken": ""}),
+    "one of unknown health": ({}, {}, devices(gpu={"GPU-1": "Unknown"}), {"broken": ""}),
+    "a kind without any": ({}, {}, devices(gpu=None), {"broken": ""}),
+    "broken ones": (
+        {}, {}, devices(gpu={"GPU-2": "Unhealthy", "GPU-1": "Healthy"}, claim={"nic0": "Unhealthy"}),
+        {"broken": "claim nic0, gpu GPU-2"}),
+}  # fmt: skip
 
 
-RESIZES: list[tuple[str, Any, str]] = [
-    ("none", {"observedGeneration": 3}, ""),
-    ("servers that do not count", {}, ""),
-    ("not seen yet", {"observedGeneration": 2}, "the kubelet has not resized it yet"),
-    ("going on", {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
-     "the kubelet has not resized it yet"),
-    ("done", {"conditions": [{"type": "PodResizeInProgress", "status": "False", "message": "x"}]}, ""),
-    ("in use",
-     {"conditions": [{"type": "PodResizeInProgress", "status": "True", "reason": "Error", "message": "x"}]},
-     "the kubelet has not resized it: x"),
-    ("no room", {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]},
-     "the kubelet has not resized it: Deferred"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("status", "why"), [row[1:] for row in RESIZES], ids=[row[0] for row in RESIZES])
-def test_a_resize_that_is_not_carried_out(status: Any, why: str) -> None:
-    about = {"name": "w", "generation": 3, "labels": names.pod_labels("digits", "worker", 0, 0)}
-    found = life_of(POD.convert({"metadata": about, "status": status}), machines=())
-    assert found is not None
-    assert found.unresized == why
-
-
-@pytest.mark.parametrize(("grace", "told"), [(5, NOW - timedelta(seconds=5)), (0, None)])
-def test_the_kubelets_own_deletion_does_not_say_when_a_pod_was_told(
-    grace: int, told: datetime | None
+@pytest.mark.parametrize(("metadata", "spec", "status", "read"), READ.values(), ids=READ)
+def test_what_a_pod_says_of_its_life(
+    metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any], read: dict[str, Any]
 ) -> None:
-    """It deletes what has ended without grace, which makes that the time of the deletion."""
-    about = {
-        "name": "w",
-        "labels": names.pod_labels("digits", "worker", 0, 0),
-        "deletionTimestamp": timestamp(NOW),
-        "deletionGracePeriodSeconds": grace,
-    }
-    found = life_of(POD.convert({"metadata": about}), machines=())
-    assert found is not None
-    assert found.deleted_at == told
-
-
-@pytest.mark.parametrize(("status", "broken"), HEALTH)
-def test_devices_that_the_kubelet_calls_unhealthy(status: Any, broken: str) -> None:
-    about = {"name": "main", "state": {"running": {}}, "allocatedResourcesStatus": status}
-    made = POD.convert(
-        {
-            "metadata": {"name": "digits-worker-0", "labels": names.pod_labels("digits", "worker", 0, 0)},
-            "spec": {"containers": [{"name": "main"}]},
-            "status": {"phase": "Running", "containerStatuses": [about]},
-        }
-    )
-    found = life_of(made, machines=())
-    assert found is not None
-    assert found.broken == broken
+    about = {"name": "digits-worker-0", "generation": 3, "labels": names.pod_labels("digits", "worker", 0, 0)}
+    both = {"containers": [{"name": "proxy"}, {"name": "main"}], **spec}
+    found = life_of(POD.convert({"metadata": about | metadata, "spec": both, "status": status}), machines=())
+    assert {field: getattr(found, field) for field in read} == read
 
 
 @pytest.mark.parametrize(
@@ -252,31 +209,33 @@ def test_failures_before_a_long_life_are_forgiven(
     assert node.charges(Policy(ON_FAILURE, 3)) == node.restarts - life.forgiven_before
 
 
-def test_restarts_are_the_larger_of_pods_and_status() -> None:
-    assert Node("worker", 0, (ended(restarts_before=1),)).restarts == 2
-    assert Node("worker", 0, (ended(restarts_before=1),), remembered=5).restarts == 5
-    assert Node("worker", 0, (), remembered=2).restarts == 2
-    assert Node("worker", 0, (ended(code=137, restarts_before=1),)).restarts == 1
-    assert Node("worker", 0, (ended(terminating=True),)).restarts == 0
+def of(*lives: Life, **more: Any) -> Node:
+    return Node("worker", 0, lives, **more)
 
 
-def test_the_next_life_follows_the_highest_number() -> None:
-    assert Node("worker", 0).next_relaunch == 0
-    assert Node("worker", 0, (ended(), ended(relaunch=4))).next_relaunch == 5
-    assert Node("worker", 0, relaunch=3).next_relaunch == 3
-    assert Node("worker", 0, (life(relaunch=3),)).next_number == 3
-    assert Node("worker", 0, (life(relaunch=3, lost=True),)).next_number == 4
-    ends = (ended(relaunch=3, terminating=told) for told in (True, False))
-    assert [Node("worker", 0, (each,)).next_number for each in ends] == [3, 4]
+TAKEN = tuple(ended(0, n, 137, machine=f"m{n}") for n in range(2))
+BROKEN = (ended(code=201, machine="m1"), ended(0, 1, 1, machine="m2"), ended(0, 2, 202, machine="m3"))
+NODES: list[tuple[Node, dict[str, Any]]] = [
+    (of(ended(restarts_before=1)), {"restarts": 2}),
+    (of(ended(restarts_before=1), remembered=5), {"restarts": 5}),  # the larger of pods and status
+    (of(remembered=2), {"restarts": 2, "next_relaunch": 0}),
+    (of(ended(code=137, restarts_before=1)), {"restarts": 1}),
+    (of(ended(terminating=True)), {"restarts": 0}),
+    (of(ended(), ended(relaunch=4)), {"next_relaunch": 5}),
+    (of(relaunch=3), {"next_relaunch": 3}),
+    (of(life(relaunch=3)), {"next_number": 3}),
+    (of(life(relaunch=3, lost=True)), {"next_number": 4}),
+    (of(ended(relaunch=3, terminating=True)), {"next_number": 3}),
+    (of(ended(relaunch=3)), {"next_number": 4}),
+    (of(*BROKEN), {"machines_to_avoid": ("m1", "m3")}),
+    (of(*TAKEN, ended(0, 2, 75), ended(0, 3, 1)), {"machines_to_leave": ("m0", "m1")}),
+    (of(ended(code=137, lived=LONG)), {"machines_to_leave": ()}),
+]
 
 
-def test_broken_hardware_is_avoided() -> None:
-    lives = (
-        ended(code=201, machine="m1"),
-        ended(relaunch=1, code=1, machine="m2"),
-        ended(relaunch=2, code=202, machine="m3"),
-    )
-    assert Node("worker", 0, lives).machines_to_avoid == ("m1", "m3")
+@pytest.mark.parametrize(("node", "known"), NODES)
+def test_what_is_known_of_a_node(node: Node, known: dict[str, Any]) -> None:
+    assert {field: getattr(node, field) for field in known} == known
 
 
 @pytest.mark.parametrize(
@@ -296,6 +255,7 @@ def test_broken_hardware_is_avoided() -> None:
         (ended(code=137, repeats_before=99, created=LONG_AGO - LONG), 0),
         (ended(code=0), 10),
         (ended(code=0, repeats_before=9), 10),
+        (ended(relaunch=2, restarts_before=2, at=LONG_AGO - timedelta(seconds=3)), 1),  # from its end on
     ],
 )
 def test_pauses_double(life: Life, seconds: int) -> None:
@@ -309,17 +269,6 @@ def test_pods_that_are_lost_soon_one_after_another_are_made_again_later_and_late
     assert node.due(NOW) == NOW + timedelta(seconds=11)
     assert node.told_repeats(NOW) == "; 5 pods in a row were over within a minute"
     assert node.standing(policy, NOW + timedelta(minutes=1)) is DUE
-
-
-def test_machines_that_took_a_pod_away_soon_are_left_if_there_are_others() -> None:
-    taken = [ended(0, n, 137, machine=f"m{n}") for n in range(2)]
-    assert Node("worker", 0, (*taken, ended(0, 2, 75), ended(0, 3, 1))).machines_to_leave == ("m0", "m1")
-    assert Node("worker", 0, (ended(code=137, lived=LONG),)).machines_to_leave == ()
-
-
-def test_a_pause_counts_from_the_end() -> None:
-    node = Node("worker", 0, (ended(relaunch=2, restarts_before=2, at=NOW - timedelta(seconds=3)),))
-    assert node.due(NOW) == NOW + timedelta(seconds=1)
 
 
 def test_nodes_are_found_by_pod_and_by_memory() -> None:

@@ -89,18 +89,6 @@ def test_slow_nodes_are_named_and_excluded_by_setting(excluding: bool) -> None:
     assert found.reason == "node-1 is slow alone: 5.00 s, the median of 4 nodes is 1.00 s"
 
 
-def test_nodes_that_work_alone_but_not_together_end_the_job() -> None:
-    game = begun("node-0", "node-1")
-    game.ask(ran("node-0"), ran("node-1"))
-    for turn in (1, 2):
-        game.ask(ran("node-0", turn, error="timeout"))
-        assert game.ended() is None
-        game.ask(ran("node-1", turn, error="timeout"))
-    verdict = game.verdict
-    assert verdict.reason == "NodeCheckFailed"
-    assert verdict.message == "node-0, node-1 work alone, but no two of them together: timeout"
-
-
 def test_of_three_nodes_one_waits_while_the_others_are_tried() -> None:
     game = begun(*FOUR[:3], minimum=2)
     game.ask(*(ran(name) for name in FOUR[:3]))

@@ -66,15 +66,6 @@ def test_every_phase_has_its_row() -> None:
     assert all(row <= set(Phase) for row in TRANSITIONS.values())
 
 
-def test_silence_is_a_loss_after_five_seconds() -> None:
-    game = played("node-0", "node-1")
-    game.wait(5, "node-0")
-    assert game.order("node-0") is Order.TRAIN
-    game.wait(0.5, "node-0")
-    assert game.orders("node-0").lost == ("node-1",)
-    assert game.orders("node-0").reason == "node-1 is silent"
-
-
 def test_a_master_that_was_stopped_takes_its_own_silence_for_nobodys() -> None:
     game = played("node-0", "node-1")
     game.now += timedelta(seconds=60)
@@ -83,78 +74,6 @@ def test_a_master_that_was_stopped_takes_its_own_silence_for_nobodys() -> None:
     assert game.order("node-0") is Order.TRAIN
     game.wait(2, "node-0")
     assert game.orders("node-0").lost == ("node-1",)
-
-
-def test_a_cut_line_is_a_loss_at_once() -> None:
-    game = played("node-0", "node-1")
-    game.cut(watch("node-1"))
-    assert game.orders("node-0").lost == ("node-1",)
-
-
-def test_who_was_given_up_and_comes_back_is_told_to_regroup() -> None:
-    game = played("node-0", "node-1")
-    game.wait(6, "node-0")
-    game.ask(join("node-0", after=1))
-    orders = game.ask(watch("node-1", round=1, seen=1))
-    assert (orders.order, orders.round, orders.lost) == (Order.REGROUP, 1, ("node-1",))
-    game.ask(join("node-1", after=1), join("node-0", after=2))
-    assert game.names() == ["node-0", "node-1"]
-
-
-def test_the_pod_that_is_deleted_leaves_at_a_boundary() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0"), pod("node-1", leaving=True))
-    orders = game.orders("node-0")
-    assert (orders.order, orders.lost) == (Order.REGROUP, ())
-    assert orders.reason == "pod node-1 is being deleted"
-
-
-def test_the_pod_that_vanished_is_lost() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0"))
-    assert game.orders("node-0").lost == ("node-1",)
-    assert game.job.nodes["node-1"].phase is Phase.DELETED
-
-
-def test_a_pod_that_is_not_listed_yet_is_not_lost() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-1", pod="node-1"))
-    game.see()
-    game.see(pod("node-0"))
-    assert game.order("node-0") is Order.TRAIN
-
-
-def test_the_replacement_does_not_end_the_life_it_replaces() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-1", pod="node-1"))
-    game.see(pod("node-1", leaving=True), pod("node-1", Phase.PENDING, name="node-1-1", relaunch=1))
-    assert game.orders("node-0").lost == ()
-    game.ask(join("node-1", "second"), join("node-0", after=1))
-    assert game.names() == ["node-0", "node-1"]
-
-
-def test_all_finished_is_success() -> None:
-    game = played("node-0", "node-1")
-    game.ask(report("node-0", 1, 40), finish("node-0", 1))
-    assert game.ended() is None
-    game.ask(finish("node-1", 1), finish("node-1", 1))
-    verdict = game.verdict
-    assert (verdict.end, verdict.message) == (End.SUCCEEDED, "all 2 nodes of round 1 finished after step 40")
-    assert game.order("node-0") is Order.STOP
-
-
-@pytest.mark.parametrize("names", [["node-0"], ["node-0", "node-1"]])
-def test_nodes_that_were_taken_for_lost_have_finished_if_nobody_went_on(names: list[str]) -> None:
-    """They were paused, or cut off from the master alone, and did the last steps by themselves."""
-    game = played(*names)
-    game.wait(30)
-    assert not any(game.job.nodes[name].round for name in names)
-    game.ask(*(finish(name, 1) for name in names))
-    assert game.verdict.end is End.SUCCEEDED
 
 
 def test_a_node_that_the_others_have_left_behind_has_not_finished() -> None:
@@ -230,93 +149,6 @@ def test_usage_is_read_by_older_and_newer_masters_and_is_bounded() -> None:
             msgspec.json.decode(f'{{"cpu": 1.0, "memory": 5, "peak": {wrong}}}'.encode(), type=Usage)
 
 
-def test_a_result_that_could_not_be_written_fails_the_job() -> None:
-    game = played("node-0", "node-1")
-    game.ask(finish("node-1", 1))
-    why = "the checkpoint of step 40 is not in /mnt/run: No space left on device"
-    game.ask(msgspec.structs.replace(failure("node-0", code=74), message=why, unsaved=True))
-    assert (game.verdict.end, game.verdict.reason) == (End.FAILED, "NotSaved")
-    assert game.verdict.message == f"node-0: {why}"
-
-
-def test_pods_that_ended_well_count_as_finished_though_nobody_said_so() -> None:
-    game = played("node-0", "node-1")
-    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1"))
-    assert game.ended() is None
-    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED))
-    assert game.verdict.end is End.SUCCEEDED
-
-
-def test_a_member_whose_pod_ended_well_is_not_lost_though_its_last_words_never_came() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-0", pod="node-0"), watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
-    assert game.order("node-0") is Order.TRAIN
-    game.ask(finish("node-0", 1))
-    assert game.verdict.end is End.SUCCEEDED
-
-
-def test_a_member_that_leaves_has_not_finished_when_its_pod_ends_well() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.ask(leave("node-1", 1, planned=True))
-    game.see(pod("node-0"), pod("node-1", Phase.SUCCEEDED))
-    assert game.orders("node-0").lost == ("node-1",)
-
-
-def test_a_job_of_one_node_that_was_told_to_go_has_not_succeeded() -> None:
-    game = played("node-0", replicas=1)
-    game.ask(watch("node-0", pod="node-0"))
-    game.see(pod("node-0"))
-    game.ask(leave("node-0", 1, planned=True))
-    game.see(pod("node-0", Phase.SUCCEEDED))
-    assert game.ended() is None
-    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-0", name="node-0-1", relaunch=1))
-    game.ask(watch("node-0", "second", pod="node-0-1"), join("node-0", "second"))
-    assert game.job.round == 2
-
-
-def test_all_that_are_known_have_finished_though_their_world_was_never_saved() -> None:
-    game = Played(replicas=2)
-    game.see(pod("node-0", Phase.SUCCEEDED))
-    assert game.ended() is None
-    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1"))
-    assert game.ended() is None
-    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED))
-    assert (game.verdict.end, game.verdict.message) == (End.SUCCEEDED, "all 2 nodes finished")
-
-
-def test_who_is_gone_before_the_end_may_come_again_in_a_job_that_has_grown() -> None:
-    names = [f"node-{index}" for index in range(4)]
-    game = played(*names, replicas=2)  # as declared; a plan wants four
-    game.ask(*(watch(name, pod=name) for name in names))
-    game.see(*map(pod, names))
-    game.ask(*(finish(name, 1) for name in names[1:]))
-    game.see(pod("node-0", leaving=True), *(pod(name, Phase.SUCCEEDED) for name in names[1:]))
-    assert game.ended() is None
-    game.see(*(pod(name, Phase.SUCCEEDED) for name in names[1:]))
-    assert game.ended() is None
-
-
-def test_a_node_that_will_be_made_again_is_waited_for() -> None:
-    game = played("node-0", "node-1", replicas=2)
-    game.ask(watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0", Phase.SUCCEEDED))
-    assert game.ended() is None
-
-
-def test_a_finished_node_that_hangs_up_is_not_lost() -> None:
-    game = played("node-0", "node-1")
-    game.ask(finish("node-1", 1))
-    game.cut(watch("node-1"))
-    assert game.order("node-0") is Order.TRAIN
-    game.ask(finish("node-0", 1))
-    assert game.job.verdict
-
-
 @pytest.mark.parametrize("enter", [plain, join], ids=["plain", "elastic"])
 def test_a_finished_node_has_finished_whatever_becomes_of_its_pod(enter: Callable[..., Join]) -> None:
     game = played("node-0", "node-1", enter=enter, replicas=2)
@@ -351,43 +183,6 @@ def test_a_finished_node_trains_again_in_a_job_that_was_suspended() -> None:
     assert game.names() == ["node-0", "node-1"]
 
 
-def test_a_node_that_is_lost_before_its_finish_is_not_kept_waiting_for_those_that_have_finished() -> None:
-    game = played("node-0", "node-1", minimum=2)
-    game.ask(finish("node-1", 1))
-    game.cut(watch("node-0"))
-    game.ask(watch("node-0", "second"), join("node-0", "second"))
-    assert (game.names(), game.job.round) == (["node-0"], 2)
-    game.ask(finish("node-0", 2, "second"))
-    assert game.verdict.end is End.SUCCEEDED
-
-
-def test_the_last_node_that_gives_up_fails_the_job_with_its_words() -> None:
-    game = played("node-0")
-    game.ask(failure("node-0", final=False))
-    assert game.ended() is None
-    game.ask(failure("node-0"))
-    verdict = game.verdict
-    assert (verdict.end, verdict.reason) == (End.FAILED, "RestartsSpent")
-    assert verdict.message == (
-        "node-0: worker 0 ended with exit code 1: ValueError: no; 0 nodes are left, the job needs 1"
-    )
-
-
-def test_a_node_that_gives_up_is_survived_while_enough_are_left() -> None:
-    game = played("node-0", "node-1")
-    game.ask(failure("node-1"), join("node-0", after=1))
-    assert game.names() == ["node-0"]
-    assert game.ended() is None
-
-
-def test_replaced_nodes_fail_the_job_when_their_budget_is_spent() -> None:
-    game = Played(minimum=2, maximum=2, replicas=2, restart_count=1)
-    game.ask(watch("node-0"), watch("node-1"), failure("node-1"), failure("node-1"))
-    assert game.ended() is None
-    game.ask(watch("node-1", "second"), failure("node-1", life="second"))
-    assert "1 nodes are left, the job needs 2" in game.verdict.message
-
-
 @pytest.mark.parametrize(("replicas", "asked"), [(4, 3), (2, 2)])
 def test_a_world_is_possible_of_nodes_that_live_whatever_size_is_asked_for(replicas: int, asked: int) -> None:
     """A node that failed for good was taken off a smaller size, too, for which it is not wanted."""
@@ -416,18 +211,6 @@ def test_a_node_that_failed_for_good_begins_afresh_once_all_its_pods_are_gone() 
     assert game.names() == ["node-0", "node-1"]
 
 
-@pytest.mark.parametrize("exports", ["node-0", "node-1"])
-def test_a_job_fails_if_the_end_of_a_node_cannot_be_done_again(exports: str) -> None:
-    other = "node-1" if exports == "node-0" else "node-0"
-    game = played("node-0", "node-1", replicas=2)
-    game.ask(failure(other, final=False), finish(other, 1), failure(exports))
-    assert (game.verdict.end, game.verdict.reason) == (End.FAILED, "RestartsSpent")
-    assert game.verdict.message.endswith("the others have finished, and its part is missing")
-    game = played("node-0", "node-1", replicas=2)  # it was lost before, and the other trained on
-    game.ask(failure(exports), join(other, after=1), finish(other, 2))
-    assert game.verdict.end is End.SUCCEEDED
-
-
 def test_a_signal_is_named_as_such() -> None:
     game = played("node-0", "node-1")
     game.ask(failure("node-1", code=-9, final=False))
@@ -440,19 +223,6 @@ def test_a_repeated_failure_counts_once() -> None:
     assert game.job.restarts == 1
 
 
-def test_too_few_nodes_for_too_long_is_a_failure_that_says_who_is_missing() -> None:
-    game = Played(minimum=2, maximum=2, replicas=2)
-    game.see(pod("node-0"), pod("node-1"))
-    game.ask(watch("node-0"), join("node-0", wait=2000.0))
-    game.wait(899.5, "node-0")
-    assert game.ended() is None
-    game.wait(0.5, "node-0")
-    assert game.verdict.message == (
-        "no world for 900 s: 1 of at least 2 nodes joined (node-1: running, "
-        "but its agent has not reached the master)"
-    )
-
-
 def test_a_node_without_a_world_hears_when_the_job_fails_if_it_does() -> None:
     game = Played(minimum=2, maximum=2, replicas=2)
     game.see(pod("node-0"), pod("node-1"))
@@ -463,33 +233,6 @@ def test_a_node_without_a_world_hears_when_the_job_fails_if_it_does() -> None:
     )
     game.ask(watch("node-1"), join("node-1"), watch("node-2"), join("node-2"))
     assert game.orders("node-2").reason == "round 1 trains with 2 nodes, 2 workers"
-
-
-def test_the_join_timeout_does_not_count_while_pods_are_pending() -> None:
-    game = Played(minimum=2, maximum=2, replicas=2)
-    game.see(pod("node-0"), pod("node-1", Phase.PENDING))
-    game.ask(watch("node-0"))
-    game.wait(3600, "node-0")
-    assert game.ended() is None
-    game.see(pod("node-0"), pod("node-1"))
-    game.wait(899.5, "node-0")
-    assert game.ended() is None
-    game.wait(0.5, "node-0")
-    assert game.verdict.reason == "TooFewNodes"
-
-
-def test_pods_that_were_never_made_are_pending_as_well() -> None:
-    game = Played(minimum=1, maximum=2, replicas=2)
-    game.wait(3600)
-    assert game.ended() is None
-
-
-def test_a_lost_node_whose_pod_waits_for_capacity_is_waited_for() -> None:
-    game = played("node-0", "node-1", minimum=2, replicas=2, restart_count=3)
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0"), pod("node-1", Phase.PENDING, name="node-1-1"))
-    game.wait(3600, "node-0")
-    assert game.ended() is None
 
 
 def test_reports_of_another_round_are_refused() -> None:
@@ -573,26 +316,6 @@ def test_the_history_of_changes_is_bounded() -> None:
         game.ask(join("node-0", after=number))
     assert len(game.job.training.changes) == 64
     assert game.job.training.changes[-1].round == 80
-
-
-def test_the_end_of_an_older_pod_does_not_speak_for_an_agent_that_comes_before_its_pod_is_seen() -> None:
-    game = played("node-0", "node-1")
-    game.ask(watch("node-1", pod="node-1"))
-    game.see(pod("node-0"), pod("node-1"))
-    game.see(pod("node-0"), pod("node-1", Phase.FAILED))
-    game.ask(watch("node-1", "second", pod="node-1-1"), join("node-1", "second"), join("node-0", after=1))
-    assert game.names() == ["node-0", "node-1"]
-    game.see(pod("node-0"), pod("node-1", Phase.FAILED))
-    game.ask(watch("node-1", "second", pod="node-1-1", round=2))
-    assert game.order("node-0") is Order.TRAIN
-    assert game.job.nodes["node-1"].alive
-
-
-def test_the_first_agent_of_a_place_may_come_before_its_pod_is_seen_too() -> None:
-    game = Played(maximum=1)
-    game.see(pod("node-0", Phase.FAILED))
-    game.ask(watch("node-0", pod="node-0-1"), join("node-0"))
-    assert game.names() == ["node-0"]
 
 
 def test_nodes_without_an_index_get_one_in_the_order_of_joining() -> None:

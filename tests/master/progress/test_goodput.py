@@ -20,7 +20,7 @@ from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.node import Phase
-from lab.virtual.master import START, Played, failure, join, leave, played, pod, report, watch
+from lab.virtual.master import START, Played, Step, failure, join, leave, played, pod, report, wait, watch
 
 NAMES = [f"node-{index}" for index in range(4)]
 
@@ -38,29 +38,93 @@ def told(game: Played, name: str, **spent: float) -> None:
     game.ask(Report(node=name, incarnation=life, round=number, workers=(state,)))
 
 
-def test_a_pod_is_scheduled_pulled_started_and_joins() -> None:
-    game = Played(2, 2)
-    game.tick()
-    game.see(pod("node-0", Phase.PENDING, placed=False))
-    game.wait(4)
-    game.see(pod("node-0", Phase.PENDING))
-    game.wait(3)
-    game.see(pod("node-0", Phase.RUNNING))
-    game.wait(2)
-    game.ask(watch("node-0"), join("node-0"))
-    game.wait(5, "node-0")
-    assert seconds(game) == {"schedule": 4, "pull": 3, "init": 2, "rendezvous": 5}
+def work(name: str, **spent: float) -> Step:
+    return lambda game: told(game, name, **spent)
 
 
-def test_what_workers_do_divides_the_time_in_their_world() -> None:
-    game = played("node-0", "node-1")
+def unseen(seconds: float) -> Step:
+    """Time passes, and the master looks at nothing meanwhile."""
+    return lambda game: setattr(game, "now", game.now + timedelta(seconds=seconds))
+
+
+def another_master(away: timedelta) -> Step:
+    """A master that knows nothing of the time for which the last one was away."""
+
+    def restored(game: Played) -> None:
+        game.now += away
+        game.job = restore(snapshot(game.job), game.job.spec, game.now)
+
+    return restored
+
+
+def suspended(game: Played) -> None:
+    """The job is suspended for an hour and a minute, of which its last master sees a minute."""
+    spec = game.job.spec
     game.tick()
-    for name in game.names():
-        told(game, name)
-    game.now += timedelta(seconds=10)
-    told(game, "node-0", computing=6, reading=2, outside=2, saving=1)
-    told(game, "node-1", computing=8, reducing=2)
-    assert seconds(game) == {"productive": 17, "data": 2, "checkpoint": 1}
+    game.job = game.job.but(spec=spec.but(suspended=True))
+    game.wait(60)
+    game.now += timedelta(hours=1)
+    game.job = restore(snapshot(game.job, game.now - timedelta(hours=1)), spec, game.now)
+    game.tick()
+    game.see(pod("node-0", uid="another", created=game.now - timedelta(seconds=2)))
+
+
+ZERO, ONE = NAMES[:2]
+PENDS, RUNS = (pod(ZERO, phase) for phase in (Phase.PENDING, Phase.RUNNING))
+BOTH = (RUNS, pod(ONE))
+FAILED = pod(ZERO, Phase.FAILED, name="first", created=START - timedelta(minutes=5))
+AGAIN: dict[str, Any] = {"name": "second", "relaunch": 1, "created": START}
+TWICE = (wait(50, ZERO), report(ZERO, 1, 50), wait(50, ZERO), report(ZERO, 1, 100), leave(ZERO, 1))
+OF_SERVERS = {"replicas": 1, "sizes": JobFacts(roles={"ps": Role(), "worker": Role()})}
+SPENT: dict[str, tuple[int, dict[str, Any], tuple[Step, ...], dict[str, float]]] = {
+    "a pod is scheduled, pulled, started and joins": (
+        0, {"minimum": 2},
+        ((pod(ZERO, Phase.PENDING, placed=False),), wait(4), (PENDS,), wait(3), (RUNS,), wait(2),
+         watch(ZERO), join(ZERO), wait(5, ZERO)),
+        {"schedule": 4, "pull": 3, "init": 2, "rendezvous": 5}),
+    "what workers do divides the time in their world": (
+        2, {},
+        (work(ZERO), work(ONE), unseen(10), work(ZERO, computing=6, reading=2, outside=2, saving=1),
+         work(ONE, computing=8, reducing=2)), {"productive": 17, "data": 2, "checkpoint": 1}),
+    "steps that are made again": (
+        1, {}, (report(ZERO, 1, 0), *TWICE, join(ZERO, after=1), report(ZERO, 2, 51)),
+        {"productive": 50, "recompute": 50}),
+    "nodes that are yet to be made count": (
+        0, {"minimum": 2, "replicas": 2},
+        (wait(3), BOTH, wait(2), (RUNS,), wait(4), (RUNS, pod(ONE, uid="another")), wait(1)),
+        {"schedule": 3 * 2 + 4, "init": 2 * 2 + 4 + 1 * 2}),
+    "a node whose restarts are spent is waited for no more": (
+        2, {"minimum": 1, "replicas": 2}, (failure(ONE), wait(5, ZERO)), {"rendezvous": 5}),
+    "before the master came, from the creation of the pods": (
+        0, {"maximum": 1, "replicas": 1},
+        (wait(2), (pod(ZERO, created=START - timedelta(seconds=4)),), wait(1)),
+        {"schedule": 2, "init": 3.5 + 1}),
+    "an ended pod that is still listed is no new one": (
+        0, {"maximum": 1, "replicas": 1},
+        ((FAILED, pod(ZERO, **AGAIN)), watch(ZERO, pod="second"), wait(1, ZERO),
+         (FAILED, pod(ZERO, **AGAIN, leaving=True)), wait(1)), {"init": 1, "schedule": 1}),
+    "a suspended job has no workers that could lose time": (
+        1, {"replicas": 1}, ((RUNS,), wait(3, ZERO), suspended, wait(1)),
+        {"productive": 3, "init": 1.5 + 1}),
+    **{f"workers go on without their master for {away}, if its clock can be right": (
+        1, {}, (wait(3, ZERO), another_master(away), wait(2, ZERO)), {"productive": 3 + more + 2})
+       for away, more in ((timedelta(seconds=20), 20), (timedelta(days=-1), 0), (timedelta(days=1), 0))},
+    "before the first world, that of all workers of a node": (
+        0, {"maximum": 1}, (watch(ZERO), wait(3, ZERO), join(ZERO, slots=4), wait(2, ZERO)),
+        {"init": 3 * 4, "productive": 2 * 4}),
+    "workers with servers alone, while they run": (
+        0, {"maximum": 1, **OF_SERVERS}, ((RUNS,), wait(3)), {"productive": 3}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "options", "steps", "spent"), SPENT.values(), ids=SPENT)
+def test_each_second_has_its_cause(
+    nodes: int, options: dict[str, Any], steps: tuple[Step, ...], spent: dict[str, float]
+) -> None:
+    game = played(*NAMES[:nodes], **options)
+    game.play(Played.tick, *steps)
+    assert seconds(game) == spent
+    assert goodput.ratio(game.job.account) == pytest.approx(spent.get("productive", 0) / sum(spent.values()))
 
 
 @pytest.mark.parametrize(
@@ -80,18 +144,6 @@ def test_a_change_of_the_world_has_its_cause(ends: Any, cause: str) -> None:
     found = seconds(game)
     assert found["productive"] == 20
     assert found[cause] >= 3
-
-
-def test_steps_that_are_made_again_were_not_productive() -> None:
-    game = played("node-0")
-    game.tick()
-    for step in (0, 50, 100):
-        game.ask(report("node-0", 1, step))
-        game.now += timedelta(seconds=50)
-    game.now -= timedelta(seconds=50)
-    game.ask(leave("node-0", 1), join("node-0", after=1), report("node-0", 2, 51))
-    assert seconds(game) == {"productive": 50, "recompute": 50}
-    assert goodput.ratio(game.job.account) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -154,100 +206,6 @@ def test_a_suspension_keeps_a_copy_in_memory_if_it_is_written(alone: bool, told:
     kept, usage = Kept(in_memory=32, memory_alone=alone), Usage(cpu=1.0, memory=1)
     game.ask(msgspec.structs.replace(report("node-0", 1, 32), kept=kept, usage=usage))
     assert training_status(game.job).get("checkpointMemoryStep") == told
-
-
-def test_nodes_that_are_yet_to_be_made_count() -> None:
-    game = Played(2, 2, replicas=2)
-    game.tick()
-    game.wait(3)
-    game.see(pod("node-0"), pod("node-1"))
-    game.wait(2)
-    game.see(pod("node-0"))
-    game.wait(4)
-    game.see(pod("node-0"), pod("node-1", uid="another"))
-    game.wait(1)
-    assert seconds(game) == {"schedule": 3 * 2 + 4, "init": 2 * 2 + 4 + 1 * 2}
-
-
-def test_a_node_whose_restarts_are_spent_is_waited_for_no_more() -> None:
-    game = played("node-0", "node-1", minimum=1, replicas=2)
-    game.tick()
-    game.ask(failure("node-1"))
-    game.wait(5, "node-0")
-    assert seconds(game) == {"rendezvous": 5}
-
-
-def test_what_happened_before_the_master_came_counts_from_the_creation_of_the_pods() -> None:
-    game = Played(1, 1, replicas=1)
-    game.tick()
-    game.wait(2)
-    game.see(pod("node-0", created=START - timedelta(seconds=4)))
-    game.wait(1)
-    assert seconds(game) == {"schedule": 2, "init": 3.5 + 1}
-
-
-def test_an_ended_pod_that_is_still_listed_is_no_new_one() -> None:
-    game = Played(1, 1, replicas=1)
-    long_ago = START - timedelta(minutes=5)
-    failed = pod("node-0", Phase.FAILED, name="first", created=long_ago)
-    again = pod("node-0", name="second", relaunch=1, created=START)
-    game.tick()
-    game.see(failed, again)
-    game.ask(watch("node-0", pod="second"))
-    game.wait(1, "node-0")
-    game.see(failed, pod("node-0", name="second", relaunch=1, created=START, leaving=True))
-    game.wait(1)
-    assert sum(seconds(game).values()) == 2
-
-
-def test_a_suspended_job_has_no_workers_that_could_lose_time() -> None:
-    game = played("node-0", replicas=1)
-    game.tick()
-    game.see(pod("node-0"))
-    game.wait(3, "node-0")
-    spec = game.job.spec
-    game.tick()
-    game.job = game.job.but(spec=spec.but(suspended=True))
-    game.wait(60)
-    game.job = restore(snapshot(game.job, game.now), spec, game.now + timedelta(hours=1))
-    game.now += timedelta(hours=1)
-    game.tick()
-    game.see(pod("node-0", uid="another", created=game.now - timedelta(seconds=2)))
-    game.wait(1)
-    assert seconds(game) == {"productive": 3, "init": 1.5 + 1}
-
-
-@pytest.mark.parametrize(
-    ("away", "more"), [(timedelta(seconds=20), 20), (timedelta(days=-1), 0), (timedelta(days=1), 0)]
-)
-def test_workers_go_on_without_their_master_unless_its_clock_cannot_be_right(
-    away: timedelta, more: int
-) -> None:
-    game = played("node-0")
-    game.tick()
-    game.wait(3, "node-0")
-    game.now += away
-    game.job = restore(snapshot(game.job), game.job.spec, game.now)
-    game.wait(2, "node-0")
-    assert seconds(game) == {"productive": 3 + more + 2}
-
-
-def test_the_time_before_the_first_world_is_that_of_all_workers_of_a_node() -> None:
-    game = Played(1, 1)
-    game.tick()
-    game.ask(watch("node-0"))
-    game.wait(3, "node-0")
-    game.ask(join("node-0", slots=4))
-    game.wait(2, "node-0")
-    assert seconds(game) == {"init": 3 * 4, "productive": 2 * 4}
-
-
-def test_workers_that_train_with_servers_alone_are_productive_while_they_run() -> None:
-    game = Played(1, 1, replicas=1, sizes=JobFacts(roles={"ps": Role(), "worker": Role()}))
-    game.tick()
-    game.see(pod("node-0"))
-    game.wait(3)
-    assert seconds(game) == {"productive": 3}
 
 
 EVENTS = st.one_of(

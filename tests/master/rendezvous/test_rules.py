@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from elasticjob.api.rpc.nodes import Kept, Order
-from elasticjob.api.rpc.rendezvous import Join, World
+from elasticjob.api.rpc.rendezvous import Join
 from elasticjob.api.sizes.role import Range
 from elasticjob.master.state.errors import Refused, Stale, Stopping
 from elasticjob.master.state.job import NAMED, End
 from elasticjob.master.state.node import Phase
-from lab.virtual.master import Played, finish, join, leave, plain, played, pod, report, watch
+from lab.virtual.master import (
+    Played,
+    Step,
+    cut,
+    finish,
+    forms,
+    hears,
+    join,
+    leave,
+    plain,
+    played,
+    pod,
+    report,
+    wait,
+    watch,
+)
 
 NODES = [f"node-{index}" for index in range(9)]
 
@@ -55,22 +71,120 @@ def test_a_world_is_complete_at_once_when_all_who_live_have_joined(
     assert len(game.names()) == size
 
 
-def test_a_first_world_waits_for_nodes_that_live_until_last_call() -> None:
-    game = Played(maximum=3)
-    game.ask(watch("node-0"), watch("node-1"), join("node-0", wait=60.0))
-    game.wait(29, "node-0", "node-1")
-    assert "waiting for node-1" in game.orders("node-0").reason
-    game.wait(1.5, "node-0", "node-1")
-    assert game.names() == ["node-0"]
+ZERO, ONE, TWO, THREE = NODES[:4]
+RUNS = tuple(map(pod, NODES[:4]))
+SECOND = pod(ONE, Phase.PENDING, name="node-1-1", relaunch=1)
+ON: dict[str, Any] = {"order": Order.TRAIN}
+ANEW: dict[str, Any] = {"order": Order.REGROUP}
 
 
-def test_running_pods_hold_up_the_first_world_pending_ones_do_not() -> None:
-    game = Played(maximum=3)
-    game.see(pod("node-0"), pod("node-1"), pod("node-2", Phase.PENDING))
-    game.ask(join("node-0"))
-    assert game.names() == []
-    game.ask(join("node-1"))
-    assert game.names() == ["node-0", "node-1"]
+def ages(*rounds: int) -> Step:
+    """The rounds since which the members of the last world have its state, in rank order."""
+
+    def look(game: Played) -> None:
+        assert game.job.world
+        assert [member.since for member in game.job.world.members] == [*rounds]
+
+    return look
+
+
+HISTORIES: dict[str, tuple[int, dict[str, Any], tuple[Step, ...]]] = {
+    "a first world waits for nodes that live until last call": (
+        0, {"maximum": 3},
+        (watch(ZERO), watch(ONE), join(ZERO, wait=60.0), wait(29, ZERO, ONE),
+         hears(ZERO, reason="waiting for node-1"), wait(1.5, ZERO, ONE), forms(ZERO))),
+    "running pods hold up the first world, pending ones do not": (
+        0, {"maximum": 3},
+        ((RUNS[0], RUNS[1], pod(TWO, Phase.PENDING)), join(ZERO), forms(), join(ONE), forms(ZERO, ONE))),
+    "an agent may come before its pod is seen": (
+        0, {"maximum": 1},
+        ((pod(ZERO, Phase.FAILED),), watch(ZERO, pod="node-0-1"), join(ZERO), forms(ZERO))),
+    "ranks go by place first, and by age later": (
+        0, {"maximum": 3},
+        (watch(ONE), watch(TWO), join(TWO), join(ONE), forms(ONE, TWO), watch(ZERO), join(ZERO),
+         hears(ONE, **ANEW), join(TWO, after=1), join(ONE, after=1), forms(ONE, TWO, ZERO), ages(1, 1, 2))),
+    "a replaced rank 0 comes back as the youngest": (
+        2, {},
+        (join(ZERO, "second", after=0), hears(ONE, lost=(ZERO,)), join(ONE, after=1), forms(ONE, ZERO))),
+    "survivors do not wait for a node whose worker died, and it is cut in at a boundary": (
+        2, {},
+        (leave(ONE, 1), hears(ZERO, lost=(ONE,)), join(ZERO, after=1, wait=90.0), forms(ZERO),
+         join(ONE, after=1), hears(ZERO, **ANEW, lost=(), round=2), join(ZERO, after=2), forms(ZERO, ONE))),
+    "newcomers are cut in by the unit, and only where there is room": (
+        2, {"unit": 2, "maximum": 4},
+        (watch(TWO), join(TWO), hears(ZERO, **ON), watch(THREE), join(THREE), hears(ZERO, **ANEW),
+         join(ZERO, after=1), join(ONE, after=1), watch(NODES[4]), watch(NODES[5]), join(NODES[4]),
+         join(NODES[5]), hears(ZERO, **ON), forms(*NODES[:4]))),
+    "a planned leaver is not waited for": (
+        2, {},
+        (leave(ONE, 1, planned=True), hears(ZERO, **ANEW, lost=(), reason="node-1 leaves"),
+         hears(ONE, **ANEW), join(ZERO, after=1, wait=90.0), forms(ZERO))),
+    "a world that would fall below the minimum pauses with its state": (
+        2, {"minimum": 2},
+        (cut(watch(ONE)), join(ZERO, after=1, wait=60.0), hears(ZERO, **ANEW), join(ONE, "second"),
+         forms(ZERO, ONE), ages(1, 2))),
+    "a broken join interrupts the others at once, and keeps its age": (
+        2, {},
+        (join(ZERO, after=1, broken=True), hears(ONE, lost=(ZERO,)), join(ONE, after=1), forms(ZERO, ONE),
+         ages(1, 1))),
+    "a withdrawn join is in no world": (
+        0, {"minimum": 2}, (watch(ZERO), join(ZERO), cut(join(ZERO)), join(ONE), forms())),
+    "a newcomer does not take the world while its members, who hold the model, are on a long step": (
+        1, {"maximum": 2},
+        (watch(ONE), join(ONE, wait=600), wait(120, ZERO, ONE), hears(ZERO, **ANEW, round=1),
+         join(ZERO, after=1, wait=90.0), forms(ZERO, ONE))),
+    "members that never come are waited for no longer than the join timeout": (
+        1, {"maximum": 2}, (watch(ONE), join(ONE, wait=2000), wait(901, ZERO, ONE), forms(ONE))),
+    "who is lost in the same moment is in no world in between": (
+        3, {},
+        (join(ZERO, after=1, wait=60), join(TWO, after=1, wait=60), wait(6, ZERO), forms(ZERO),
+         hears(ZERO, round=2))),
+    "a world of its own, until the others find it, does not make a newcomer the oldest": (
+        0, {"maximum": 3},
+        (watch(ZERO), join(ZERO), watch(ONE, round=5), watch(TWO, round=5), join(ZERO, after=1, wait=90.0),
+         wait(60, ZERO, ONE, TWO), hears(ONE, round=5), join(ONE, after=5), join(TWO, after=5),
+         forms(ONE, TWO, ZERO))),
+    "a script that is not known to be elastic comes after those that are, whose store listens": (
+        0, {"maximum": 3},
+        (watch(ZERO), plain(ZERO), forms(ZERO), watch(ONE), join(ONE), plain(ZERO, after=1),
+         forms(ONE, ZERO), join(ZERO, after=2), join(ONE, after=2), forms(ZERO, ONE))),
+    "a script that is started again does not keep those that wait for it to enter": (
+        0, {"maximum": 3},
+        (watch(ZERO), watch(ONE), join(ZERO), plain(ONE), forms(ZERO, ONE), watch(TWO), join(TWO, wait=60.0),
+         hears(ZERO, lost=()), plain(ONE, after=1), hears(ZERO, lost=(ONE,)),  # there is no next step
+         join(ZERO, after=1, broken=True), forms(ZERO, TWO, ONE))),
+    "silence is a loss after five seconds": (
+        2, {}, (wait(5, ZERO), hears(ZERO, **ON), wait(0.5, ZERO),
+                hears(ZERO, lost=(ONE,), reason="node-1 is silent"))),
+    "a cut line is one at once": (2, {}, (cut(watch(ONE)), hears(ZERO, lost=(ONE,)))),
+    "who was given up and comes back is told to regroup": (
+        2, {},
+        (wait(6, ZERO), join(ZERO, after=1), watch(ONE, round=1, seen=1),
+         hears(ONE, number=1, **ANEW, round=1, lost=(ONE,)), join(ONE, after=1), join(ZERO, after=2),
+         forms(ZERO, ONE))),
+    "a pod that is deleted leaves at a boundary": (
+        2, {}, (RUNS[:2], (RUNS[0], pod(ONE, leaving=True)),
+                hears(ZERO, **ANEW, lost=(), reason="pod node-1 is being deleted"))),
+    "a pod that vanished is lost": (2, {}, (RUNS[:2], RUNS[:1], hears(ZERO, lost=(ONE,)))),
+    "one that is not listed yet is not": (2, {}, ((), RUNS[:1], hears(ZERO, **ON))),
+    "a replacement does not end the life that it replaces": (
+        2, {}, ((pod(ONE, leaving=True), SECOND), hears(ZERO, lost=()), join(ONE, "second"),
+                join(ZERO, after=1), forms(ZERO, ONE))),
+    "a member that leaves has not finished when its pod ends well": (
+        2, {}, (RUNS[:2], leave(ONE, 1, planned=True), (RUNS[0], pod(ONE, Phase.SUCCEEDED)),
+                hears(ZERO, lost=(ONE,)))),
+    "the end of an older pod does not speak for an agent whose pod is not seen yet": (
+        2, {},
+        (RUNS[:2], (RUNS[0], pod(ONE, Phase.FAILED)), watch(ONE, "second", pod="node-1-1"),
+         join(ONE, "second"), join(ZERO, after=1), forms(ZERO, ONE), (RUNS[0], pod(ONE, Phase.FAILED)),
+         watch(ONE, "second", pod="node-1-1", round=2), hears(ZERO, **ON),
+         hears(ONE, "second", **ON, round=2))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "options", "steps"), HISTORIES.values(), ids=HISTORIES)
+def test_history(nodes: int, options: dict[str, Any], steps: tuple[Step, ...]) -> None:
+    played(*NODES[:nodes], **options).play(*steps)
 
 
 def test_a_trickle_of_joins_cannot_stretch_last_call_beyond_the_join_timeout() -> None:
@@ -86,90 +200,12 @@ def test_a_trickle_of_joins_cannot_stretch_last_call_beyond_the_join_timeout() -
     assert game.names() == NODES[:3]
 
 
-def test_ranks_go_by_place_first_and_by_age_later() -> None:
-    game = played("node-1", "node-2", maximum=3)
-    game.ask(watch("node-0"), join("node-0"))
-    assert game.order("node-1") is Order.REGROUP
-    game.ask(join("node-2", after=1), join("node-1", after=1))
-    assert game.names() == ["node-1", "node-2", "node-0"]
-    assert [member.since for member in game.job.world.members] == [1, 1, 2]  # type: ignore[union-attr]
-
-
-def test_a_replaced_rank_0_comes_back_as_the_youngest() -> None:
-    game = played("node-0", "node-1")
-    game.ask(join("node-0", "second", after=0))
-    assert game.orders("node-1").lost == ("node-0",)
-    game.ask(join("node-1", after=1))
-    assert game.names() == ["node-1", "node-0"]
-
-
-def test_survivors_do_not_wait_for_a_node_whose_worker_died() -> None:
-    game = played("node-0", "node-1")
-    game.ask(leave("node-1", 1))
-    assert game.orders("node-0").lost == ("node-1",)
-    world = game.ask(join("node-0", after=1, wait=90.0))
-    assert isinstance(world, World)
-    assert [member.node for member in world.members] == ["node-0"]
-
-
-def test_the_one_who_comes_back_is_cut_in_at_a_boundary() -> None:
-    game = played("node-0", "node-1")
-    game.ask(leave("node-1", 1), join("node-0", after=1, wait=90.0))
-    game.ask(join("node-1", after=1))
-    orders = game.orders("node-0")
-    assert (orders.order, orders.lost, orders.round) == (Order.REGROUP, (), 2)
-    game.ask(join("node-0", after=2))
-    assert game.names() == ["node-0", "node-1"]
-
-
-def test_newcomers_are_cut_in_by_the_unit_and_only_where_there_is_room() -> None:
-    game = played("node-0", "node-1", unit=2, maximum=4)
-    game.ask(watch("node-2"), join("node-2"))
-    assert game.order("node-0") is Order.TRAIN
-    game.ask(watch("node-3"), join("node-3"))
-    assert game.order("node-0") is Order.REGROUP
-    game.ask(join("node-0", after=1), join("node-1", after=1))
-    game.ask(watch("node-4"), watch("node-5"), join("node-4"), join("node-5"))
-    assert game.order("node-0") is Order.TRAIN
-    assert len(game.names()) == 4
-
-
 def test_newcomers_never_push_out_a_survivor_who_is_still_on_its_way() -> None:
     game = played("node-0", "node-1")
     game.ask(leave("node-1", 1), watch("node-2"), join("node-2"), watch("node-3"), join("node-3"))
     assert game.job.running is None
     game.ask(join("node-0", after=1, wait=90.0))
     assert game.names()[0] == "node-0"
-
-
-def test_a_planned_leaver_is_not_waited_for() -> None:
-    game = played("node-0", "node-1")
-    game.ask(leave("node-1", 1, planned=True))
-    orders = game.orders("node-0")
-    assert (orders.order, orders.lost) == (Order.REGROUP, ())
-    assert orders.reason == "node-1 leaves"
-    assert game.order("node-1") is Order.REGROUP
-    game.ask(join("node-0", after=1, wait=90.0))
-    assert game.names() == ["node-0"]
-
-
-def test_a_world_that_would_fall_below_the_minimum_pauses_with_its_state() -> None:
-    game = played("node-0", "node-1", minimum=2)
-    game.cut(watch("node-1"))
-    game.ask(join("node-0", after=1, wait=60.0))
-    assert (game.job.running, game.order("node-0")) == (None, Order.REGROUP)
-    game.ask(join("node-1", "second"))
-    assert game.names() == ["node-0", "node-1"]
-    assert [member.since for member in game.job.world.members] == [1, 2]  # type: ignore[union-attr]
-
-
-def test_a_broken_join_interrupts_the_others_at_once_and_keeps_its_age() -> None:
-    game = played("node-0", "node-1")
-    game.ask(join("node-0", after=1, broken=True))
-    assert game.orders("node-1").lost == ("node-0",)
-    game.ask(join("node-1", after=1))
-    assert game.names() == ["node-0", "node-1"]
-    assert [member.since for member in game.job.world.members] == [1, 1]  # type: ignore[union-attr]
 
 
 def test_a_repeated_join_is_answered_with_the_same_world() -> None:
@@ -226,14 +262,6 @@ def test_nobody_is_cut_into_a_world_that_is_finishing() -> None:
         game.ask(join("node-2"))
 
 
-def test_a_withdrawn_join_is_in_no_world() -> None:
-    game = Played(minimum=2)
-    game.ask(watch("node-0"), join("node-0"))
-    game.cut(join("node-0"))
-    game.ask(join("node-1"))
-    assert game.names() == []
-
-
 def test_new_bounds_count_from_the_next_round_on() -> None:
     game = played("node-0", "node-1")
     game.job = game.job.but(spec=game.job.spec.but(bounds=Range(least=1, most=1)))
@@ -258,100 +286,6 @@ def test_a_node_may_come_back_with_fewer_workers() -> None:
     world = game.job.world
     assert world is not None
     assert (world.size, world.first_rank("node-1"), world.batch_slots) == (3, 1, 4)
-
-
-def test_a_newcomer_does_not_take_the_world_while_its_members_are_on_a_long_step() -> None:
-    """They hold the model; last call is for those who are missed, not against those who have it."""
-    game = played("node-0", maximum=2)
-    game.ask(watch("node-1"), join("node-1", wait=600))
-    game.wait(120, "node-0", "node-1")
-    assert (game.job.round, game.order("node-0")) == (1, Order.REGROUP)
-    game.ask(join("node-0", after=1, wait=90.0))
-    assert game.names() == ["node-0", "node-1"]
-
-
-def test_members_that_never_come_are_waited_for_no_longer_than_the_join_timeout() -> None:
-    game = played("node-0", maximum=2)
-    game.ask(watch("node-1"), join("node-1", wait=2000))
-    game.wait(901, "node-0", "node-1")
-    assert game.names() == ["node-1"]
-
-
-def test_who_is_lost_in_the_same_moment_is_in_no_world_in_between() -> None:
-    game = played("node-0", "node-1", "node-2")
-    game.ask(join("node-0", after=1, wait=60), join("node-2", after=1, wait=60))
-    game.wait(6, "node-0")
-    assert (game.job.round, game.names()) == (2, ["node-0"])
-
-
-def test_a_world_of_its_own_does_not_make_a_newcomer_the_oldest() -> None:
-    game = Played(maximum=3)
-    game.ask(watch("node-0"), join("node-0"))  # at a master of its own, until the others find it
-    game.ask(watch("node-1", round=5), watch("node-2", round=5), join("node-0", after=1, wait=90.0))
-    game.wait(60, "node-0", "node-1", "node-2")
-    assert game.job.round == 5
-    game.ask(join("node-1", after=5), join("node-2", after=5))
-    assert game.names() == ["node-1", "node-2", "node-0"]
-
-
-def test_a_script_that_is_not_known_to_be_elastic_comes_after_those_that_are() -> None:
-    game = Played(maximum=3)
-    game.ask(watch("node-0"), plain("node-0"))
-    assert game.names() == ["node-0"]
-    game.ask(watch("node-1"), join("node-1"))
-    game.ask(plain("node-0", after=1))
-    assert game.names() == ["node-1", "node-0"]  # the store of node-1 listens, that of node-0 may not yet
-    game.ask(join("node-0", after=2), join("node-1", after=2))
-    assert game.names() == ["node-0", "node-1"]
-
-
-def test_a_script_started_again_does_not_keep_those_that_wait_for_it_to_enter() -> None:
-    game = Played(maximum=3)
-    game.ask(watch("node-0"), watch("node-1"), join("node-0"), plain("node-1"))
-    assert game.names() == ["node-0", "node-1"]
-    game.ask(watch("node-2"), join("node-2", wait=60.0))
-    assert game.orders("node-0").lost == ()  # at the next step
-    game.ask(plain("node-1", after=1))
-    assert game.orders("node-0").lost == ("node-1",)  # of which there is none
-    game.ask(join("node-0", after=1, broken=True))
-    assert game.names() == ["node-0", "node-2", "node-1"]
-
-
-def test_who_enters_while_the_others_finish_does_not_train_again() -> None:
-    game = played("node-0", maximum=3)
-    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"))
-    game.wait(5, "node-0", "node-1")
-    game.ask(join("node-0", after=1))
-    assert game.names() == ["node-0", "node-1"]  # the script of node-1 starts, and turns out to be elastic
-    game.ask(finish("node-0", 2))
-    assert game.order("node-1") is Order.TRAIN
-    game.ask(join("node-1", after=2))
-    assert game.verdict.message == "the node with the state of round 2 finished after step 9"
-
-
-@pytest.mark.parametrize("again", [plain, join], ids=["not known to be elastic", "elastic"])
-def test_two_who_enter_while_the_others_finish_do_not_train_again(again: Callable[..., Join]) -> None:
-    game = played("node-0", maximum=3)
-    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"), watch("node-2"), plain("node-2"))
-    game.wait(5, "node-0", "node-1", "node-2")
-    game.ask(join("node-0", after=1))
-    assert game.names() == ["node-0", "node-1", "node-2"]
-    game.ask(finish("node-0", 2), join("node-1", after=2, wait=60.0))
-    game.wait(40, "node-1", "node-2")  # longer than the last call
-    assert game.ended() is None
-    assert not game.job.running
-    game.ask(again("node-2", after=2))
-    assert game.verdict.message == "the node with the state of round 2 finished after step 9"
-
-
-@pytest.mark.parametrize("first", [plain, join], ids=["not known to be elastic", "elastic"])
-def test_who_waits_to_enter_while_all_others_finish_does_not_train_again(first: Callable[..., Join]) -> None:
-    game = Played(maximum=2)
-    game.ask(watch("node-0"), first("node-0"), report("node-0", 1, 9), watch("node-1"), plain("node-1"))
-    game.wait(5, "node-0", "node-1")
-    assert game.order("node-0") is Order.REGROUP
-    game.ask(finish("node-0", 1))
-    assert game.verdict.message == "the node of round 1 finished after step 9"
 
 
 @pytest.mark.parametrize("enter", [plain, join], ids=["not known to be elastic", "elastic"])
@@ -382,15 +316,6 @@ def test_who_is_lost_after_the_last_step_does_its_part_again(
     assert ("of step 8" in found) is bool(stored)
     game.ask(finish("node-1", game.job.round, "second"))
     assert game.verdict.end is End.SUCCEEDED
-
-
-def test_newcomers_that_are_gone_do_not_keep_a_finished_job() -> None:
-    game = played("node-0", maximum=2)
-    game.ask(report("node-0", 1, 9), watch("node-1"), plain("node-1"))
-    game.wait(5, "node-0", "node-1")
-    game.ask(join("node-0", after=1), finish("node-0", 2))
-    game.see(pod("node-1", Phase.FAILED))
-    assert game.job.verdict is not None
 
 
 def test_late_nodes_of_a_plain_script_cost_one_restart_together() -> None:

@@ -104,14 +104,3 @@ def test_worlds_are_laid_out_by_the_labels_of_pods() -> None:
     game.ask(watch("node-1", "second"), join("node-1", "second"))
     game.ask(*(join(f"node-{index}", after=2) for index in (0, 2, 3)))
     assert game.names() == ["node-3", "node-1", "node-0", "node-2"]
-
-
-def test_a_job_without_a_world_says_which_nodes_never_came() -> None:
-    game = Played(3, 3, replicas=3)
-    game.see(*(pod(f"node-{index}") for index in range(3)))
-    game.ask(watch("node-0"), join("node-0", wait=2000.0), watch("node-1"))
-    game.wait(901, "node-0", "node-1")
-    verdict = game.verdict
-    assert verdict.reason == "TooFewNodes"
-    assert "node-1: its agent is here, its workers are not ready" in verdict.message
-    assert "node-2: running, but its agent has not reached the master" in verdict.message
