@@ -1,14 +1,15 @@
-"""Objects as a server would send them."""
+"""Objects as a server would send them, and as watchers have them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from elasticjob.kube.cache.wire import Item, item_of
-from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.kinds import Key, Kind
 
+T = TypeVar("T")
 Manifest = dict[str, Any]
 
 
@@ -16,6 +17,13 @@ def manifest(name: str, rv: int = 1, *, uid: str = "", namespace: str = "ns", **
     """A ConfigMap; further metadata in JSON's names."""
     base = {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "resourceVersion": str(rv)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": base | metadata, "data": {"rv": str(rv)}}
+
+
+def view(
+    kind: Kind[T], name: str, namespace: str = "team", *, metadata: Manifest | None = None, **body: Any
+) -> T:
+    """An object as its kind decodes it; `body` are its fields beside the metadata."""
+    return kind.convert({"metadata": {"name": name, "namespace": namespace, **(metadata or {})}, **body})
 
 
 def owned(name: str, owner: str, rv: int = 1, *, kind: str = "ConfigMap", uid: str = "") -> Manifest:

@@ -145,3 +145,15 @@ async def _may_list(client: Client, namespace: str) -> bool:
     except Forbidden:
         return False
     return True
+
+
+async def grant(admin: Client, namespace: str, user: str, *rules: Manifest) -> None:
+    """Give a user the rights of a Role of a namespace."""
+    group = "rbac.authorization.k8s.io"
+    await admin.create(ROLE, {"metadata": {"name": user}, "rules": [*rules]}, namespace)
+    binding = {
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+    await admin.create(ROLE_BINDING, binding, namespace)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,10 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from elasticjob.api.rpc.environment import JOB_UID
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus
 from elasticjob.cli.laptop.laptop import OperatorProcess, operator_of
-from elasticjob.cli.story.processes import Process, running
+from elasticjob.cli.story.processes import Process, main_of, of_job, of_pod
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
@@ -23,6 +23,7 @@ from elasticjob.kube.operator.operator import Operator
 from lab.clusters.cluster import Cluster
 from lab.jobs.site import KINDS, Site
 from lab.paths import EXAMPLES, SCRIPTS
+from lab.running import running
 from lab.troubles.switch import Switch
 
 STEPS: Final = SCRIPTS / "e2e" / "steps.py"
@@ -81,8 +82,14 @@ class Job:
     def processes(self, pod: str = "") -> tuple[Process, ...]:
         """Its processes on this machine, all or those of one pod."""
         uid = self._site.job(self.name).metadata.uid
-        whole = f"{self.name}-{pod}"
-        return running(lambda one: one.environment.get(JOB_UID) == uid and (not pod or one.pod == whole))
+        return of_pod(f"{self.name}-{pod}", uid) if pod else of_job(uid)
+
+    def kill(self, *pods: str) -> None:
+        """SIGKILL the main processes of pods."""
+        for pod in pods:
+            main = main_of(self.processes(pod))
+            assert main is not None, f"{self.name}-{pod} does not run"
+            os.kill(main.pid, signal.SIGKILL)
 
     def has_ended(self, type_: str) -> Callable[[], bool]:
         """Ask whether it is Complete or Failed, whichever is named."""
@@ -91,6 +98,13 @@ class Job:
     def _look_at_pods(self, change: Change) -> None:
         for name, pod in self.pods().items():
             self.born.setdefault(name, set()).add(pod.metadata.uid)
+
+
+async def submitted(site: Site, spec: Manifest, name: str = "digits") -> Job:
+    """Apply a job, and return it; from now on its pods are noted."""
+    job = Job(site, name)
+    await site.apply(spec, name)
+    return job
 
 
 @asynccontextmanager
@@ -121,13 +135,8 @@ async def looking_on(client: Client) -> AsyncIterator[Operator]:
     onlooker = Operator(client, name="onlooker", probes=None, signals=False)
     for kind in KINDS:
         onlooker.cache(kind)
-    task = asyncio.create_task(onlooker.run())
-    try:
-        await onlooker.wait_started()
+    async with running(onlooker):
         yield onlooker
-    finally:
-        onlooker.stop()
-        await task
 
 
 def worker(program: str, replicas: int = 1, *, resources: Manifest | None = None, **more: Any) -> Manifest:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -18,6 +19,7 @@ from elasticjob.kube.operator.operator import Operator
 from lab.clusters.accounts import Place
 from lab.clusters.rights import Noting
 from lab.clusters.webhooks import heeded
+from lab.running import running
 from lab.waiting import PATIENCE, until
 
 T = TypeVar("T")
@@ -57,15 +59,15 @@ class Site:
         patch = {"spec": {"replicas": replicas}}
         await self.client.merge_patch(ELASTICJOB.untyped(), name, patch, self.namespace, subresource="scale")
 
-    async def plan(self, name: str, **changes: Any) -> None:
-        """Do what a user does with a plan of their own for `digits`, and wait until it is carried out."""
-        metadata = {"name": name, "namespace": self.namespace}
+    async def plan(self, name: str, end: PlanPhase = PlanPhase.SUCCEEDED, **changes: Any) -> None:
+        """Do what a user does with a plan of their own for `digits`, and wait until it has ended so."""
         spec = {"ownerJob": "digits", "manualScaling": True, **changes}
-        body = {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": metadata}
-        await self.client.create(SCALEPLAN.untyped(), {**body, "spec": spec})
-        await self.until(
-            lambda: name in self.plans() and self.plans()[name].status.phase is PlanPhase.SUCCEEDED
+        await self.client.create(
+            SCALEPLAN.untyped(), {"metadata": {"name": name}, "spec": spec}, self.namespace
         )
+        await self.until(lambda: (phase := self.plans()[name].status.phase) and phase.is_terminal)
+        ended = self.plans()[name].status
+        assert ended.phase is end, ended
 
     async def scale_of_nodes(self, replicas: int | None = None) -> tuple[int, int, str]:
         """What an autoscaler reads of the JobResource, after asking for `replicas` if they are given."""
@@ -156,6 +158,14 @@ def _asked(holds: Callable[[], T]) -> T | None:
         return holds()
     except (AssertionError, LookupError):  # not there yet
         return None
+
+
+@asynccontextmanager
+async def our_operator(client: Client) -> AsyncIterator[Operator]:
+    """Run the operator in this process, without probes and webhooks."""
+    settings = Settings.model_validate({"probes": "", "webhooks": False})
+    async with running(compose(client, settings, signals=False)) as operator:
+        yield operator
 
 
 class Stage:

@@ -7,12 +7,11 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from elasticjob.cli.asking import sizes
 from elasticjob.cli.commands import explain, top
 from elasticjob.cli.jobs.table import age
-from elasticjob.cli.main import application
+from tests.kit.commands import invoke
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 DECISION = {
@@ -73,8 +72,7 @@ def test_a_table_of_jobs_fits_the_terminal(width: int) -> None:
 
 def test_a_pipe_gets_the_jobs_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top, "ask_brain", lambda *_: {"jobs": [JOB]})
-    words = ["top", "--brain", "http://127.0.0.1:9"]
-    result = CliRunner().invoke(application(words), words)
+    result = invoke("top", "--brain", "http://127.0.0.1:9")
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2
     assert "language-model-17b-pretraining" in result.stdout
@@ -83,14 +81,13 @@ def test_a_pipe_gets_the_jobs_once_and_whole(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("words", [["top", "--once"], ["explain", "digits"]])
 def test_a_brain_that_is_away_is_named(words: list[str]) -> None:
-    result = CliRunner().invoke(application(words), [*words, "--brain", "http://127.0.0.1:9"])
+    result = invoke(*words, "--brain", "http://127.0.0.1:9")
     assert result.exit_code == 1
     assert "Brain at http://127.0.0.1:9/v1/jobs" in result.stderr
     assert "port-forward" in result.stderr
 
 
 def test_a_token_that_cannot_be_read_is_said_in_one_line() -> None:
-    words = ["top", "--brain", "http://127.0.0.1:1", "--token-file", "/nowhere", "--once"]
-    found = CliRunner().invoke(application(words), words)
+    found = invoke("top", "--brain", "http://127.0.0.1:1", "--token-file", "/nowhere", "--once")
     assert found.exit_code == 2
     assert found.stderr == "error: /nowhere cannot be read: no such file or directory; correct --token-file\n"

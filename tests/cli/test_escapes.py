@@ -28,6 +28,7 @@ from elasticjob.client.explained import reasons_in_lines
 from elasticjob.client.goals import state
 from elasticjob.controllers import logs
 from elasticjob.kube.objects.views import EVENT
+from lab.build.objects import view
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 KINDS = {
@@ -56,8 +57,8 @@ def job(words: str) -> dict[str, Any]:
 
 
 def describe(words: str) -> None:
-    event = {"metadata": {"name": "e"}, "type": "Warning", "reason": "Bad", "message": words}
-    about = EVENT.convert({**event, "involvedObject": {"kind": "ElasticJob", "name": "digits"}})
+    job_ = {"kind": "ElasticJob", "name": "digits"}
+    about = view(EVENT, "e", type="Warning", reason="Bad", message=words, involvedObject=job_)
     say(about_the_job(ELASTICJOB.convert(job(words)), [], [], [about]))
 
 

@@ -16,7 +16,8 @@ import typer
 from typer.testing import CliRunner
 
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.main import COMMANDS, Row, application, guard
+from elasticjob.cli.main import COMMANDS, Row, guard
+from tests.kit.commands import invoke
 
 HEAVY = (
     "torch",
@@ -29,11 +30,6 @@ HEAVY = (
 )
 
 
-def invoke(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(application(arguments), list(arguments))
-    return result.exit_code, result.stdout, result.stderr
-
-
 def program(command: object) -> typer.Typer:
     app = typer.Typer(add_completion=False)
     row = Row("it", "", "", extra="some")
@@ -42,24 +38,23 @@ def program(command: object) -> typer.Typer:
 
 
 def test_help_lists_every_command_with_its_sentence() -> None:
-    code, shown, _ = invoke("--help")
-    assert code == 0
-    assert [row.name for row in COMMANDS if row.name not in shown] == []
+    found = invoke("--help")
+    assert found.exit_code == 0
+    assert [row.name for row in COMMANDS if row.name not in found.stdout] == []
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
-def test_help_of_each_command_has_an_example(row: object) -> None:
-    name = row.name  # type: ignore[attr-defined]
-    code, shown, errors = invoke(name, "--help")
-    assert code == 0, errors
-    explained = shown.split("Usage:", 1)[1].split("\n", 1)[1]
-    assert re.search(r"elasticjob [a-z-]+ [-|.\w]", explained), shown
+def test_help_of_each_command_has_an_example(row: Row) -> None:
+    found = invoke(row.name, "--help")
+    assert found.exit_code == 0, found.stderr
+    explained = found.stdout.split("Usage:", 1)[1].split("\n", 1)[1]
+    assert re.search(r"elasticjob [a-z-]+ [-|.\w]", explained), found.stdout
 
 
 def test_unknown_command_is_wrong_usage_and_names_the_nearest() -> None:
-    code, _, errors = invoke("versoin")
-    assert code == 2
-    assert "version" in errors
+    found = invoke("versoin")
+    assert found.exit_code == 2
+    assert "version" in found.stderr
 
 
 @pytest.mark.parametrize("command", ["--help", "run --help"])
@@ -163,9 +158,9 @@ def test_a_module_of_ours_that_is_missing_keeps_its_traceback() -> None:
 
 
 def test_version_as_json_names_what_it_runs_on() -> None:
-    code, shown, _ = invoke("version", "--output", "json")
-    assert code == 0
-    assert '"python": "3.' in shown
+    found = invoke("version", "--output", "json")
+    assert found.exit_code == 0
+    assert '"python": "3.' in found.stdout
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a PID namespace")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -21,9 +22,10 @@ from elasticjob.kube.client.client import Client as Kube
 from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.errors import Forbidden, Unauthorized
 from elasticjob.kube.objects.kinds import Key, Manifest
+from tests.kit.kube.listening import Listening
+from tests.kit.kube.stub import page, stream
 
 LOG = b"2026-01-01T00:00:01Z one\n2026-01-01T00:00:02Z two\n"
-STATUS = {"kind": "Status", "status": "Failure"}
 SYNCED = {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}}
 
 
@@ -49,46 +51,57 @@ def pod(phase: str, state: Manifest, **status: Any) -> Manifest:
     }
 
 
-@asynccontextmanager
-async def serving(found: Mapping[str, Manifest], logs: Any, refused: str = "") -> AsyncIterator[Kube]:
-    """Serve one object of each plural; `logs` answers requests for a log; a `refused` name is not shown."""
+Logs = Callable[[web.Request], web.Response]
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+
+def no_logs(request: web.Request) -> web.Response:
+    return web.Response()
+
+
+def failure(code: int, message: str) -> web.Response:
+    status = {"kind": "Status", "status": "Failure", "code": code, "message": message}
+    return web.json_response(status, status=code)
+
+
+@dataclass
+class Server(Listening):
+    """Serves one object of each plural; `logs` answers requests for a log; a `refused` name is not shown."""
+
+    found: Mapping[str, Manifest]
+    logs: Logs = no_logs
+    refused: str = ""
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         last = request.path.rpartition("/")[2]
         if last == "log":
-            log: web.Response = await logs(request)
-            return log
-        if last == refused:
-            return web.json_response({**STATUS, "code": 401, "message": "who are you?"}, status=401)
-        if last not in found:
-            return web.json_response(
-                next(each for each in found.values() if each["metadata"]["name"] == last)
-            )
+            return self.logs(request)
+        if last == self.refused:
+            return failure(401, "who are you?")
+        if last not in self.found:
+            named = (each for each in self.found.values() if each["metadata"]["name"] == last)
+            return web.json_response(next(named))
         if "watch" not in request.query:
-            listed = {"kind": "List", "metadata": {"resourceVersion": "5"}, "items": [found[last]]}
-            return web.json_response(listed)
-        stream = web.StreamResponse()
-        await stream.prepare(request)
-        events = (
-            {"type": "ADDED", "object": found[last]},
-            {"type": "BOOKMARK", "object": {"metadata": SYNCED}},
-        )
-        await stream.write(b"".join(json.dumps(each).encode() + b"\n" for each in events))
-        await asyncio.Event().wait()
-        return stream
+            return await page(self.found[last], rv=5)(request)
+        synced = {"type": "BOOKMARK", "object": {"metadata": SYNCED}}
+        events = ({"type": "ADDED", "object": self.found[last]}, synced)
+        return await stream(*(json.dumps(each).encode() + b"\n" for each in events))(request)
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        port = runner.addresses[0][1]
-        async with Kube(Config(f"http://127.0.0.1:{port}")) as client:
-            yield client
-    finally:
-        await runner.cleanup()
+
+@asynccontextmanager
+async def serving(
+    found: Mapping[str, Manifest], logs: Logs = no_logs, refused: str = ""
+) -> AsyncIterator[Kube]:
+    async with Server(found, logs, refused) as server, Kube(Config(server.url)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def using(found: Mapping[str, Manifest], logs: Logs = no_logs) -> AsyncIterator[Client]:
+    """A client of that server."""
+    async with serving(found, logs) as kube:
+        client = Client("team")
+        client._kube = kube
+        yield client
 
 
 async def followed(client: Kube, wanted: Selection) -> list[Line | End]:
@@ -99,7 +112,7 @@ async def followed(client: Kube, wanted: Selection) -> list[Line | End]:
 async def test_a_follower_that_wants_no_line_of_the_past_is_told_none() -> None:
     ended = pod("Succeeded", {"terminated": {"exitCode": 0}})
 
-    async def logs(request: web.Request) -> web.Response:
+    def logs(request: web.Request) -> web.Response:
         few = request.query.get("tailLines")
         return web.Response(body=LOG if few is None else b"".join(LOG.splitlines(True)[-int(few) :]))
 
@@ -115,10 +128,8 @@ async def test_a_node_whose_init_container_failed_is_said_to_have_never_started(
     before = [{"name": "packages", "state": {"terminated": {"exitCode": 1}}}]
     waits = pod("Failed", {"waiting": {"reason": "PodInitializing"}}, initContainerStatuses=before)
 
-    async def logs(request: web.Request) -> web.Response:
-        return web.json_response({**STATUS, "code": 400, "message": "waiting to start"}, status=400)
-
-    async with serving({"elasticjobs": job("Failed"), "pods": waits}, logs) as client:
+    served = {"elasticjobs": job("Failed"), "pods": waits}
+    async with serving(served, lambda _: failure(400, "waiting to start")) as client:
         (end,) = await followed(client, Selection())
     assert isinstance(end, End)
     assert end.sentence == "did not start: init container packages ended with exit code 1"
@@ -130,11 +141,8 @@ def test_the_last_piece_of_a_long_line_does_not_begin_a_log_anew() -> None:
 
 
 async def test_a_user_whose_token_expires_meanwhile_is_told_so_and_of_no_group() -> None:
-    async def logs(request: web.Request) -> web.Response:
-        return web.Response(body=LOG)
-
     runs = {"elasticjobs": job("Running"), "pods": pod("Running", {"running": {}})}
-    async with serving(runs, logs, "digits-worker-0") as client:
+    async with serving(runs, lambda _: web.Response(body=LOG), "digits-worker-0") as client:
         with pytest.raises(Unauthorized, match="who are you"):
             await followed(client, Selection())
 
@@ -142,13 +150,8 @@ async def test_a_user_whose_token_expires_meanwhile_is_told_so_and_of_no_group()
 async def test_a_followed_job_ends_as_it_ends_though_its_logs_may_not_be_read(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async def logs(request: web.Request) -> web.Response:
-        return web.json_response({**STATUS, "code": 403, "message": "no right"}, status=403)
-
     runs = {"elasticjobs": job("Succeeded"), "pods": pod("Running", {"running": {}})}
-    async with serving(runs, logs) as kube:
-        client = Client("team")
-        client._kube = kube
+    async with using(runs, lambda _: failure(403, "no right")) as client:
         code = await following.follow_logs(client, "digits", Printing(prefix=False), "")
     assert code == Exit.DONE
     why = "ElasticJob team/digits: you may not get pods/log in namespace team: no right"
@@ -166,13 +169,8 @@ async def test_a_name_that_is_another_address_is_refused(name: str) -> None:
 
 
 async def test_a_job_of_another_version_is_named_and_can_be_read_and_deleted() -> None:
-    async def logs(request: web.Request) -> web.Response:
-        return web.Response()
-
     odd = {**job("Running"), "spec": {"distributionStrategy": "Newer"}}
-    async with serving({"elasticjobs": odd, "pods": pod("Running", {})}, logs) as kube:
-        client = Client("team")
-        client._kube = kube
+    async with using({"elasticjobs": odd, "pods": pod("Running", {})}) as client:
         assert (await client.manifest("digits"))["spec"] == odd["spec"]
         for verb in (client.get("digits"), client.list()):
             with pytest.raises(ClientError, match=r"(?s)digits does not fit this version: .*Newer"):
@@ -188,16 +186,11 @@ def test_a_quota_is_no_matter_of_rights() -> None:
 
 
 async def test_who_follows_a_job_is_told_that_the_client_was_closed() -> None:
-    async def logs(request: web.Request) -> web.Response:
-        return web.Response()
-
-    async with serving({"elasticjobs": job("Running"), "pods": pod("Running", {})}, logs) as kube:
-        client = Client("team")
-        client._kube = kube
-        async with aclosing(client.follow("digits")) as states:
-            assert [await anext(states), await anext(states)] == [job("Running")] * 2
-            waiting = asyncio.create_task(anext(states))
-            await asyncio.sleep(0)
-            await kube.close()
-            with pytest.raises(RuntimeError, match="the client is closed"):
-                await waiting
+    served = {"elasticjobs": job("Running"), "pods": pod("Running", {})}
+    async with using(served) as client, aclosing(client.follow("digits")) as states:
+        assert [await anext(states), await anext(states)] == [job("Running")] * 2
+        waiting = asyncio.create_task(anext(states))
+        await asyncio.sleep(0)
+        await client.kube.close()
+        with pytest.raises(RuntimeError, match="the client is closed"):
+            await waiting

@@ -20,19 +20,8 @@ from elasticjob.client.code import ARGUMENTS, Code, of_function, of_script
 SCALE = 2
 
 
-def train(epochs: int, rate: float = 0.5, *, names: tuple[str, ...] = ()) -> None:
-    """Text in it
-    stays."""
-    import math
-
-    def half(number: float) -> float:
-        return number / 2
-
-    class Kept:
-        first = 1
-        second = first + 1
-
-    print(json_of(epochs) if epochs < 0 else [epochs, rate, list(names), half(math.floor(3.5)), Kept.second])
+def train(epochs: int) -> None:
+    print(json_of(epochs))
 
 
 def json_of(number: int) -> str:

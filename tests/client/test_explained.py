@@ -5,82 +5,56 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.client.described import about_the_job, pod_state
 from elasticjob.client.explained import reasons_in_lines
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, POD, Event
+from lab.build.objects import view
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
-JOB = ELASTICJOB.convert(
-    {
-        "metadata": {"name": "digits", "namespace": "team"},
-        "spec": {"replicaSpecs": {"worker": {"minReplicas": 1, "maxReplicas": 3}}},
-        "status": {
-            "phase": "Running",
-            "reason": "Unschedulable",
-            "conditions": [
-                {"type": "Running", "status": "True", "message": "1 of 2 nodes run"},
-                {"type": "Scaling", "status": "False", "message": "all is as planned"},
+JOB = view(
+    ELASTICJOB,
+    "digits",
+    spec={"replicaSpecs": {"worker": {"minReplicas": 1, "maxReplicas": 3}}},
+    status={
+        "phase": "Running",
+        "reason": "Unschedulable",
+        "conditions": [
+            {"type": "Running", "status": "True", "message": "1 of 2 nodes run"},
+            {"type": "Scaling", "status": "False", "message": "all is as planned"},
+        ],
+        "replicaStatuses": {"worker": {"desired": 2, "active": 1}},
+        "training": {
+            "step": 7,
+            "badputSeconds": {"schedule": 60, "init": 5},
+            "findings": [
+                {"time": "2026-11-27T12:00:00Z", "reason": "Straggler", "message": "rank 1 is slow"}
             ],
-            "replicaStatuses": {"worker": {"desired": 2, "active": 1}},
-            "training": {
-                "step": 7,
-                "badputSeconds": {"schedule": 60, "init": 5},
-                "findings": [
-                    {"time": "2026-11-27T12:00:00Z", "reason": "Straggler", "message": "rank 1 is slow"}
-                ],
-            },
         },
-    }
+    },
 )
 
 
-def plan(name: str, job: str = "digits", minute: int = 0, **status: object) -> Manifest:
+def plan(name: str, job: str = "digits", minute: int = 0, **status: object) -> ScalePlan:
     at = (NOON + timedelta(minutes=minute)).isoformat()
-    return {
-        "metadata": {"name": name, "creationTimestamp": at},
-        "spec": {"ownerJob": job, "reason": "it pays", "manualScaling": name.endswith("user")},
-        "status": status,
-    }
+    spec = {"ownerJob": job, "reason": "it pays", "manualScaling": name.endswith("user")}
+    return view(SCALEPLAN, name, metadata={"creationTimestamp": at}, spec=spec, status=status)
 
 
 def event(name: str, reason: str, minute: int, type_: str = "Normal") -> Event:
     at = (NOON + timedelta(minutes=minute)).isoformat()
-    return EVENT.convert(
-        {
-            "involvedObject": {"name": name},
-            "type": type_,
-            "reason": reason,
-            "message": "m",
-            "lastTimestamp": at,
-        }
-    )
+    words: Manifest = {"type": type_, "reason": reason, "message": "m", "lastTimestamp": at}
+    return view(EVENT, "e", involvedObject={"name": name}, **words)
 
 
 PLANS = [
-    SCALEPLAN.convert(each)
-    for each in (
-        plan("digits-b-user", minute=1, phase="Succeeded", changes=["worker replicas 1 to 2"]),
-        plan(
-            "digits-a",
-            phase="Failed",
-            conditions=[{"type": "Failed", "status": "True", "message": "no room"}],
-        ),
-        plan("other", job="letters"),
-    )
+    plan("digits-b-user", minute=1, phase="Succeeded", changes=["worker replicas 1 to 2"]),
+    plan("digits-a", phase="Failed", conditions=[{"type": "Failed", "status": "True", "message": "no room"}]),
+    plan("other", job="letters"),
 ]
-PODS = [
-    POD.convert(
-        {
-            "metadata": {"name": "digits-worker-1"},
-            "status": {
-                "phase": "Pending",
-                "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes fit"}],
-            },
-        }
-    )
-]
+UNPLACED = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes fit"}
+PODS = [view(POD, "digits-worker-1", status={"phase": "Pending", "conditions": [UNPLACED]})]
 EVENTS = [
     event("digits-worker-0-2", "Killed", 3, "Warning"),
     event("digits", "Created", 1),
@@ -130,7 +104,7 @@ def test_a_description_names_all_that_belongs_to_the_job() -> None:
 
 def test_a_pod_says_why_it_waits_or_ended() -> None:
     def state(**status: object) -> str:
-        return pod_state(POD.convert({"metadata": {"name": "p"}, "status": {"phase": "Running", **status}}))
+        return pod_state(view(POD, "p", status={"phase": "Running", **status}))
 
     waiting = [{"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
     ended = [{"name": "main", "state": {"terminated": {"exitCode": 3}}}]

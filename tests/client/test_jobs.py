@@ -12,17 +12,17 @@ from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from elasticjob.api.v1alpha1.elasticjob import Phase
 from elasticjob.cli.errors import Exit
 from elasticjob.cli.laptop.laptop import operator_of
-from elasticjob.cli.main import application
 from elasticjob.client import AlreadyThere, Client, JobFailed, NotFound, Refused, SyncClient, TimedOut
 from elasticjob.kube.objects.views import CONFIG_MAP
 from lab.clusters.namespaces import new_namespace
 from lab.clusters.whole import WholeClusters
 from lab.waiting import PATIENCE, until
+from tests.kit.commands import invoke
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TEAM = "team"
@@ -68,8 +68,8 @@ def note(path: str, words: list[str]) -> None:
 
 async def elasticjob(kubeconfig: Path, *words: str | Path) -> Result:
     """Run a command in a thread: a loop runs in this one."""
-    given = [*map(str, words[:1]), "--kubeconfig", str(kubeconfig), "-n", TEAM, *map(str, words[1:])]
-    return await asyncio.to_thread(CliRunner().invoke, application(given), given)
+    place = ("--kubeconfig", kubeconfig, "-n", TEAM)
+    return await asyncio.to_thread(invoke, words[0], *place, *words[1:])
 
 
 async def test_a_function_trains_and_its_code_is_deleted_with_the_job(client: Client, tmp_path: Path) -> None:

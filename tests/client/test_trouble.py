@@ -6,25 +6,25 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from elasticjob.api.crds import manifests
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.errors import Exit
-from elasticjob.cli.main import application
 from elasticjob.client import Client, Denied, SyncClient, trouble
 from elasticjob.client.trouble import AWAY, SETTLING, Trouble
 from elasticjob.kube.client.client import Client as Kube
 from elasticjob.kube.crd.installing import install
 from elasticjob.kube.errors import ConfigError, Forbidden, KubeError, NotFound, ServerError, Unreachable
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import ROLE, ROLE_BINDING
 from elasticjob.kube.testing import FaultProxy, Refuse, asking, failure
+from lab.clusters.accounts import grant
 from lab.clusters.served import Served
 from lab.waiting import PATIENCE, until
+from tests.kit.commands import invoke
 
 CUT, BUSY = Unreachable("connection refused"), ServerError(503, "ServiceUnavailable", "starting")
 NO_RIGHT = Forbidden(403, "Forbidden", "not you")
@@ -93,8 +93,8 @@ async def proxy(served: Served) -> AsyncIterator[FaultProxy]:
 
 async def elasticjob(kubeconfig: Path, *words: str) -> Result:
     """Run a command in a thread: a loop runs in this one."""
-    given = [words[0], "--kubeconfig", str(kubeconfig), *words[1:]]
-    return await asyncio.wait_for(asyncio.to_thread(CliRunner().invoke, application(given), given), PATIENCE)
+    told = asyncio.to_thread(invoke, words[0], "--kubeconfig", kubeconfig, *words[1:])
+    return await asyncio.wait_for(told, PATIENCE)
 
 
 WAITING: Final = (
@@ -109,17 +109,9 @@ WAITING: Final = (
 async def test_each_command_that_waits_ends_where_the_right_to_watch_is_missing(
     served: Served, client: Kube, team: str, tmp_path: Path
 ) -> None:
-    rules: list[Any] = [
-        {"apiGroups": [GROUP], "resources": ["elasticjobs"], "verbs": ["get", "list"]},
-        {"apiGroups": [GROUP, ""], "resources": ["scaleplans", "pods"], "verbs": ["get", "list", "watch"]},
-    ]
-    await client.create(ROLE, {"metadata": {"name": "reader"}, "rules": rules}, team)
-    binding = {
-        "metadata": {"name": "reader"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}],
-    }
-    await client.create(ROLE_BINDING, binding, team)
+    jobs = {"apiGroups": [GROUP], "resources": ["elasticjobs"], "verbs": ["get", "list"]}
+    others = {"apiGroups": [GROUP, ""], "resources": ["scaleplans", "pods"]}
+    await grant(client, team, "jane", jobs, {**others, "verbs": ["get", "list", "watch"]})
     async with FaultProxy(served.config("jane", ())) as proxy:
         path = proxy.write_kubeconfig(tmp_path / "jane")
         for words in WAITING:

@@ -15,7 +15,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.laptop.laptop import environment
 from elasticjob.cli.story.processes import workers_of
 from elasticjob.kube.objects.views import EVENT
-from lab.jobs.job import TRAINS, Job, Stage, trainer
+from lab.jobs.job import TRAINS, Stage, submitted, trainer
 from lab.jobs.site import Site
 from lab.processes import Process
 from tests.kit.browser import Tab, browsing
@@ -51,13 +51,12 @@ async def test_a_job_is_seen_through_its_whole_life(site: Site, stage: Stage, tm
     async with dashboard(stage.kubeconfig, site.namespace, tmp_path) as url, browsing(tmp_path) as tab:
         await tab.open(url)
         await tab.shows(f"No jobs in namespace {site.namespace} yet", "kubectl apply")
-        await site.apply({"replicaSpecs": {"worker": worker}})
+        job = await submitted(site, {"replicaSpecs": {"worker": worker}})
         await tab.shows("digits", "Running", "1/1")
         await tab.run("document.querySelector('tbody th a').click()")
         await tab.shows("samples/s", "digits-worker-0", "round 1 trains", "1 worker on 1 node")
         await site.scale(2)
         await tab.shows("2 workers", "digits-worker-1", "the user asks for worker 2", "by a user")
-        job = Job(site)
         os.kill(workers_of(job.processes("worker-1"))[0].pid, signal.SIGKILL)
         await tab.shows("round 3", "standstill")
         assert await tab.run("document.querySelectorAll('canvas').length") == 2
@@ -92,10 +91,5 @@ async def ground(tab: Tab, dark: bool) -> str:
 async def told(stage: Stage, namespace: str) -> None:
     """Have an Event of the job say what would be a script."""
     about = {"kind": "ElasticJob", "name": "digits", "namespace": namespace}
-    event = {
-        "metadata": {"generateName": "e"},
-        "involvedObject": about,
-        "reason": HOSTILE,
-        "message": HOSTILE,
-    }
-    await stage.client.create(EVENT.untyped(), event, namespace)
+    words = {"involvedObject": about, "reason": HOSTILE, "message": HOSTILE}
+    await stage.client.create(EVENT.untyped(), {"metadata": {"generateName": "e"}, **words}, namespace)

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Manifest
 from lab.clusters.webhooks import heeded
-from lab.jobs.job import Job, Stage, local, role, worker
+from lab.jobs.job import Stage, local, role, submitted, worker
 from lab.jobs.site import Site
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
@@ -32,8 +32,7 @@ HUNGRY_ONCE = EATS + "os.environ['POD_NAME'].endswith('worker-0') and signal.pau
 
 
 async def test_an_image_that_cannot_start_is_named_and_the_corrected_job_runs(site: Site) -> None:
-    job = Job(site)
-    await site.apply(local(role(["train"], image="registry.example/trianer:1")))
+    job = await submitted(site, local(role(["train"], image="registry.example/trianer:1")))
     await site.until(lambda: "ImagePullBackOff: registry.example/trianer:1" in job.condition("Running")[2])
     assert job.condition("Running")[:2] == ("False", "Pending")
     assert (job.status.phase, job.status.restarts, job.status.workers) == (Phase.PENDING, 0, "0/1")
@@ -45,8 +44,7 @@ async def test_an_image_that_cannot_start_is_named_and_the_corrected_job_runs(si
 
 
 async def test_a_command_that_does_not_exist_fails_the_job_by_its_name(site: Site) -> None:
-    job = Job(site)
-    await site.apply(local(role(["trian.py"], restartCount=3)))
+    job = await submitted(site, local(role(["trian.py"], restartCount=3)))
     await site.until(job.has_ended("Failed"))
     _, reason, message = job.condition("Failed")
     assert reason == "CannotStart"
@@ -60,8 +58,7 @@ async def test_a_command_that_does_not_exist_fails_the_job_by_its_name(site: Sit
 
 
 async def test_a_program_that_fails_at_once_is_restarted_as_often_as_allowed(site: Site) -> None:
-    job = Job(site)
-    await site.apply(local(worker(FAILS, restartCount=2)))
+    job = await submitted(site, local(worker(FAILS, restartCount=2)))
     await site.until(job.has_ended("Failed"))
     _, reason, message = job.condition("Failed")
     assert reason == "RestartsSpent"
@@ -69,18 +66,15 @@ async def test_a_program_that_fails_at_once_is_restarted_as_often_as_allowed(sit
         message == "digits-worker-0-2 failed with exit code 1: ValueError: no data; restartCount 2 is spent"
     )
     assert (job.status.phase, job.status.restarts) == (Phase.FAILED, 2)
-    assert {name: len(uids) for name, uids in job.born.items()} == {
-        "worker-0": 1,
-        "worker-0-1": 1,
-        "worker-0-2": 1,
-    }
+    lives = ("worker-0", "worker-0-1", "worker-0-2")
+    assert {name: len(uids) for name, uids in job.born.items()} == dict.fromkeys(lives, 1)
 
 
 @pytest.mark.parametrize("error", ["ValueError: no data", "RuntimeError: mat1 and mat2 do not fit"])
 async def test_a_script_under_the_agent_fails_with_its_last_error(site: Site, error: str) -> None:
-    job, (kind, words) = Job(site), error.split(": ")
+    kind, words = error.split(": ")
     command = ["elasticjob", "run", "--no-python", "python", "-c", f"raise {kind}({words!r})"]
-    await site.apply({"replicaSpecs": {"worker": role(command, restartCount=3)}})
+    job = await submitted(site, {"replicaSpecs": {"worker": role(command, restartCount=3)}})
     await site.until(job.has_ended("Failed"))
     _, reason, message = job.condition("Failed")
     assert reason == "CannotStart"  # a script that fails twice without any progress would do so anywhere
@@ -92,9 +86,10 @@ async def test_a_script_under_the_agent_fails_with_its_last_error(site: Site, er
 
 
 async def test_a_failed_job_leaves_ended_pods_for_their_logs(site: Site) -> None:
-    job, kept = Job(site), {"worker-0", "worker-0-1"}
+    kept = {"worker-0", "worker-0-1"}
     program = f"import os; os.environ['ELASTICJOB_INDEX'] == '0' and exit('no data'); {WAITS}"
-    await site.apply(local(worker(program, 2, restartCount=1), runPolicy={"cleanPodPolicy": "Running"}))
+    spec = local(worker(program, 2, restartCount=1), runPolicy={"cleanPodPolicy": "Running"})
+    job = await submitted(site, spec)
     await site.until(job.has_ended("Failed"))
     await site.until(lambda: job.pods().keys() == kept and not job.running())
 
@@ -103,9 +98,8 @@ async def test_a_failed_job_leaves_ended_pods_for_their_logs(site: Site) -> None
 
 
 async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: Site) -> None:
-    job = Job(site)
     greedy = worker(HUNGRY, resources={"limits": {"memory": "48Mi"}}, restartCount=1)
-    await site.apply(local(greedy, optimizeMode="manual"))
+    job = await submitted(site, local(greedy, optimizeMode="manual"))
     await site.until(job.has_ended("Failed"))
     await site.event("digits-worker-0-1 replaces digits-worker-0: OOMKilled at 48Mi")
     sentence = (
@@ -118,8 +112,8 @@ async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: 
 
 
 async def test_out_of_memory_gets_twice_as_much_unless_the_user_decides(site: Site) -> None:
-    job = Job(site)
-    await site.apply(local(worker(HUNGRY_ONCE, resources={"limits": {"memory": "48Mi"}}, restartCount=1)))
+    hungry = worker(HUNGRY_ONCE, resources={"limits": {"memory": "48Mi"}}, restartCount=1)
+    job = await submitted(site, local(hungry))
     await site.until(job.has_ended("Complete"))
     await site.until(lambda: site.plans()["digits-worker-0-memory"].status.phase is PlanPhase.SUCCEEDED)
     plan = site.plans()["digits-worker-0-memory"]
@@ -137,13 +131,12 @@ async def test_out_of_memory_gets_twice_as_much_unless_the_user_decides(site: Si
 async def test_an_operator_killed_while_it_scales_up_finishes_when_it_is_back(
     site: Site, stage: Stage, moment: str
 ) -> None:
-    job = Job(site)
+    job = await submitted(site, local(worker(WAITS, 1, minReplicas=1, maxReplicas=6)))
     reached: dict[str, Callable[[], object]] = {
         "asked": lambda: True,
         "planned": site.plans,
         "made": lambda: len(job.pods()) > 1,
     }
-    await site.apply(local(worker(WAITS, 1, minReplicas=1, maxReplicas=6)))
     await site.until(lambda: job.running() == {"worker-0"})
     await site.scale(6)
     await site.until(reached[moment])
@@ -161,9 +154,8 @@ async def test_an_operator_killed_while_it_scales_up_finishes_when_it_is_back(
 async def test_a_line_to_the_api_server_that_breaks_again_and_again_loses_nothing(
     site: Site, stage: Stage
 ) -> None:
-    job = Job(site)
     assert stage.line.cut() > 0
-    await site.apply(local(worker(WAITS, 1, minReplicas=1, maxReplicas=6)))
+    job = await submitted(site, local(worker(WAITS, 1, minReplicas=1, maxReplicas=6)))
     stage.line.cut()
     await site.until(lambda: job.running() == {"worker-0"})
     stage.line.cut()
@@ -181,39 +173,32 @@ async def test_a_line_to_the_api_server_that_breaks_again_and_again_loses_nothin
 
 # what is refused; docs/walkthrough.md has jobs that are
 
-Refused = tuple[str, Manifest, str, str]
-PLANS: list[Refused] = [
+Refused = tuple[Manifest, str, str]
+PLANS: list[Refused] = [  # above the most, and with a malformed quantity
+    ({"replicas": 7}, "spec.replicaResourceSpecs[worker].replicas", "1 to 3"),
     (
-        "above the most",
-        {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"replicas": 7}}},
-        "spec.replicaResourceSpecs[worker].replicas",
-        "1 to 3",
-    ),
-    (
-        "with a malformed quantity",
-        {"ownerJob": "digits", "replicaResourceSpecs": {"worker": {"resource": {"memory": "4 GB"}}}},
+        {"resource": {"memory": "4 GB"}},
         "spec.replicaResourceSpecs[worker].resource[memory]",
         "write 8Gi or 512Mi",
     ),
 ]
 CHANGES: list[Refused] = [
-    ("the strategy", {"distributionStrategy": "CustomStrategy"}, "distributionStrategy", "create it again"),
-    ("the variables", {"envs": {"A": {"value": "1"}}}, "spec.envs", "set suspend: true first"),
-    ("a size out of bounds", {"replicaSpecs": {"worker": {"replicas": 9}}}, "replicas", "maxReplicas"),
+    ({"distributionStrategy": "CustomStrategy"}, "distributionStrategy", "create it again"),
+    ({"envs": {"A": {"value": "1"}}}, "spec.envs", "set suspend: true first"),
+    ({"replicaSpecs": {"worker": {"replicas": 9}}}, "replicas", "maxReplicas"),
 ]
 
 
 async def test_plans_and_changes_that_cannot_be_are_refused_and_change_nothing(site: Site) -> None:
-    job = Job(site)
-    await site.apply(local(worker(WAITS, minReplicas=1, maxReplicas=3)))
+    job = await submitted(site, local(worker(WAITS, minReplicas=1, maxReplicas=3)))
     await site.until(lambda: job.status.workers == "1/1")
     before = site.job().spec
-    for _, spec, field, advice in PLANS:
-        plan = {"apiVersion": SCALEPLAN.api_version, "kind": "ScalePlan", "spec": spec}
+    for asked, field, advice in PLANS:
+        spec = {"ownerJob": "digits", "replicaResourceSpecs": {"worker": asked}}
         with pytest.raises(Invalid) as refusal:
-            await site.client.create(SCALEPLAN, plan | {"metadata": {"name": "plan"}}, site.namespace)
+            await site.client.create(SCALEPLAN, {"metadata": {"name": "plan"}, "spec": spec}, site.namespace)
         check(refusal.value, field, advice)
-    for _, patch, field, advice in CHANGES:
+    for patch, field, advice in CHANGES:
         with pytest.raises(Invalid) as refusal:
             await site.patch(patch)
         check(refusal.value, field, advice)

@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.kube.objects.views import POD
 from lab.jobs.grace import SCRIPT, Life, after_saves, last_save, trained
-from lab.jobs.job import TRAINS, Job, role
+from lab.jobs.job import TRAINS, role, submitted
 from lab.jobs.site import Site
 from lab.waiting import PATIENCE
 
@@ -19,11 +19,10 @@ SAVE, GRACE = 6, 20
 
 
 async def test_every_leave_waits_for_the_save(site: Site, tmp_path: Path) -> None:
-    job = Job(site)
     command = ["elasticjob", "run", str(SCRIPT), str(tmp_path), "--save", str(SAVE)]
     workers = role(command, 2, minReplicas=1, maxReplicas=2, restartCount=9)
     workers["template"]["spec"]["terminationGracePeriodSeconds"] = GRACE
-    await site.apply({"replicaSpecs": {"worker": workers}})
+    job = await submitted(site, {"replicaSpecs": {"worker": workers}})
 
     async def all_save(those: list[Life], asked: set[str]) -> None:
         found = await after_saves(tmp_path, those, GRACE + PATIENCE / 6)

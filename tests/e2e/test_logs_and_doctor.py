@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
 
-from elasticjob.cli.story.processes import main_of
-from lab.jobs.job import Job, Stage, local, worker
+from lab.jobs.job import Stage, local, submitted, worker
 from lab.jobs.site import Site
 from lab.waiting import PATIENCE
 
@@ -30,8 +27,8 @@ print("ends", flush=True)
 async def test_logs_go_on_in_the_pod_that_replaces_a_killed_one(
     stage: Stage, site: Site, tmp_path: Path
 ) -> None:
-    job, gate = Job(site), tmp_path / "gate"
-    await site.apply(local(worker(COUNTS.format(gate=str(gate)), 2)))
+    gate = tmp_path / "gate"
+    job = await submitted(site, local(worker(COUNTS.format(gate=str(gate)), 2)))
     following = await elasticjob(stage, site, "logs", "digits", "-f")
     assert following.stdout
     lines: list[str] = []
@@ -44,9 +41,7 @@ async def test_logs_go_on_in_the_pod_that_replaces_a_killed_one(
 
     await site.until(lambda: job.running() == {"worker-0", "worker-1"})
     await until("worker-0 | begins", "worker-1 | begins")
-    main = main_of(job.processes("worker-1"))
-    assert main is not None
-    os.kill(main.pid, signal.SIGKILL)
+    job.kill("worker-1")
     await until("worker-1.1 | begins")
     gate.touch()
     await until("worker-0 | ends", "worker-1.1 | ends")
@@ -58,8 +53,7 @@ async def test_logs_go_on_in_the_pod_that_replaces_a_killed_one(
 
 
 async def test_the_doctor_says_why_a_job_failed_and_what_comes_next(stage: Stage, site: Site) -> None:
-    job = Job(site)
-    await site.apply(local(worker("import nothing_here", restartPolicy="Never")))
+    job = await submitted(site, local(worker("import nothing_here", restartPolicy="Never")))
     await site.until(job.has_ended("Failed"))
     examining = await elasticjob(stage, site, "doctor", "digits")
     told, said = (each.decode() for each in await examining.communicate())

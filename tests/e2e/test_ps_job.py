@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import Final
 
@@ -11,9 +9,10 @@ import pytest
 
 from elasticjob.api.resources import Cores
 from elasticjob.kube.objects.kinds import Manifest
-from lab.jobs.job import Job, role
+from lab.jobs.job import Job, role, submitted
 from lab.jobs.site import Site
 from lab.jobs.training.servers import COUNTER, Training, serving
+from lab.waiting import until
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
@@ -43,8 +42,13 @@ def cores(job: Job, pod: str) -> float:
     return float(Cores.parse(job.pods()[pod].spec.containers[0].resources.requests["cpu"]).value)
 
 
+def checkpoints(folder: Path) -> set[Path]:
+    """Return those that are whole."""
+    return {each.parent for each in folder.glob("*/manifest.json")}
+
+
 async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_path: Path) -> None:
-    job, training = Job(site), Training(tmp_path)
+    training, kept = Training(tmp_path), tmp_path / "kept"
 
     async def has(servers: set[str], workers: int = 2) -> None:
         """Wait for exactly these servers, so many workers, and what they do then."""
@@ -56,7 +60,7 @@ async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_pat
         )
         await training.goes_on()
 
-    await site.apply(spec(tmp_path))
+    job = await submitted(site, spec(tmp_path))
     await has({"ps-0", "ps-1"})
 
     await site.patch({"replicaSpecs": {"ps": {"replicas": 3}}})  # kubectl edit
@@ -79,26 +83,30 @@ async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_pat
 
     await site.scale(4)  # kubectl scale
     await has({"ps-0-1", "ps-1-1"}, workers=4)
-    [server] = job.processes("ps-0-1")
-    os.kill(server.pid, signal.SIGKILL)
+    job.kill("ps-0-1", "worker-1")
     await has({"ps-0-2", "ps-1-1"}, workers=4)
+    before = checkpoints(kept)
+    await until(lambda: not before.issuperset(checkpoints(kept)), "a checkpoint from now on")
+    await training.goes_on()
+    job.kill("ps-0-2", "ps-1-1")
+    await has({"ps-0-3", "ps-1-2"}, workers=4)  # from that checkpoint: no server has any record in memory
     await site.scale(1)
-    await has({"ps-0-2", "ps-1-1"}, workers=1)
+    await has({"ps-0-3", "ps-1-2"}, workers=1)
 
     training.may_end()
     await site.until(job.has_ended("Complete"))
     assert await training.counts() == [1.0] * RECORDS
     assert {name for name in job.born if name.startswith("ps-")} == {
-        *("ps-0", "ps-0-1", "ps-0-2"),  # moved, killed
-        *("ps-1", "ps-1-1"),  # out of memory
+        *("ps-0", "ps-0-1", "ps-0-2", "ps-0-3"),  # moved, killed alone, killed with its peer
+        *("ps-1", "ps-1-1", "ps-1-2"),  # out of memory, killed
         "ps-2",
     }
 
 
 async def test_a_server_that_works_at_its_limit_gets_cores(site: Site, tmp_path: Path) -> None:
-    job = Job(site)
     Training(tmp_path).tell("hot", "digits-ps-1")
-    await site.apply({**spec(tmp_path), "envs": {"ELASTICJOB_MASTER__PACE": {"value": "0.1"}}})
+    envs = {"ELASTICJOB_MASTER__PACE": {"value": "0.1"}}
+    job = await submitted(site, {**spec(tmp_path), "envs": envs})
     await site.until(lambda: cores(job, "ps-1") > 0.3)
     assert cores(job, "ps-0") < 0.3
     made = [each for each in site.plans().values() if each.spec.migrate_pods]

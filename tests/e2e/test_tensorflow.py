@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.objects.kinds import Manifest
-from lab.jobs.job import Job, role
+from lab.jobs.job import role, submitted
 from lab.jobs.site import Site
 from lab.jobs.training.forking import command
 from lab.jobs.training.over_servers import SERVE, counts, kept, play
@@ -50,17 +50,17 @@ async def test_each_record_counts_once_over_all_changes(site: Site, tmp_path: Pa
 
 async def test_the_example_trains(site: Site, tmp_path: Path) -> None:
     """Its worker is started as users start it: no fork of a process that has imported TensorFlow."""
-    job = Job(site)
-    await site.apply(over_servers(2, ["python3", str(EXAMPLE), str(tmp_path / "kept"), "40000"], tmp_path))
+    train = ["python3", str(EXAMPLE), str(tmp_path / "kept"), "40000"]
+    job = await submitted(site, over_servers(2, train, tmp_path))
     await site.until(job.has_ended("Complete"))
     assert {name for name in job.born if name.startswith("worker")} == {"worker-0"}, "none has failed"
     assert await kept(tmp_path), "the first worker saves the end"
 
 
 async def test_a_step_that_fails_by_itself_fails_the_job(site: Site, tmp_path: Path) -> None:
-    job, script = Job(site), tmp_path / "train.py"
+    script = tmp_path / "train.py"
     script.write_text(FAILS)
-    await site.apply(over_servers(1, ["python", str(script)], tmp_path))
+    job = await submitted(site, over_servers(1, ["python", str(script)], tmp_path))
     await site.until(job.has_ended("Failed"))
     said = job.condition("Failed")[2]
     assert "digits-worker-0 failed with exit code 1: a step of the model failed: " in said

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,6 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import STEPS as RECORD
-from elasticjob.cli.story.processes import main_of
 from elasticjob.cli.story.seen import Seen
 from elasticjob.cli.story.steps import gaps
 from elasticjob.cli.story.watched import JobView
@@ -35,7 +32,7 @@ from elasticjob.kube.objects.views import (
     SERVICE_ACCOUNT,
 )
 from elasticjob.master.durable.store import ConfigMap as Snapshot
-from lab.jobs.job import TRAINS, Job, trainer
+from lab.jobs.job import TRAINS, Job, submitted, trainer
 from lab.jobs.site import Site
 from lab.waiting import until
 
@@ -62,18 +59,17 @@ def is_told(site: Site, *words: str) -> bool:
 
 
 async def test_a_job_without_sizes_grows_as_long_as_it_pays(site: Site, tmp_path: Path) -> None:
-    job = Job(site)
     fastest_with_two = ("--seconds", 0.3, 0.15, 0.25, "--steps", 5000, "--gate", tmp_path / "never")
-    await site.apply(learning(trainer(*fastest_with_two, minReplicas=1, maxReplicas=3), pace=0.05))
+    spec = learning(trainer(*fastest_with_two, minReplicas=1, maxReplicas=3), pace=0.05)
+    job = await submitted(site, spec)
     await site.until(lambda: is_told(site, "3 at", "is not worth it beside 2 at"))
     await site.until(lambda: job.running() == {"master-0", "worker-0", "worker-1"})
     await site.until(lambda: job.status.workers == "2/2")
 
 
 async def test_a_worker_that_eats_memory_gets_more_before_it_dies(site: Site) -> None:
-    job = Job(site)
     leaks = ("--leak", 5, "--steps", 250)
-    await site.apply(learning(trainer(*leaks, minReplicas=1, maxReplicas=1), pace=0.02))
+    job = await submitted(site, learning(trainer(*leaks, minReplicas=1, maxReplicas=1), pace=0.02))
     await site.until(job.has_ended("Complete"))
     assert is_told(site, "worker uses", "out of memory in")
     assert {name: len(uids) for name, uids in job.born.items()} == {"master-0": 1, "worker-0": 1}
@@ -101,11 +97,10 @@ async def training(site: Site, tmp_path: Path) -> AsyncIterator[Training]:
     record, gate = tmp_path / "steps.jsonl", tmp_path / "gate"
     workers = trainer("--gate", gate, "--steps", 2000, "--checkpoint", tmp_path / "checkpoints", replicas=2)
     silence = {"ELASTICJOB_MASTER__SILENCE": {"value": "60"}}  # who is only not heard of is not lost
-    await site.apply(
-        {"replicaSpecs": {"worker": workers}, "envs": {RECORD: {"value": str(record)}, **silence}}
-    )
+    envs = {RECORD: {"value": str(record)}, **silence}
+    job = await submitted(site, {"replicaSpecs": {"worker": workers}, "envs": envs})
     async with following(site.client, Key(site.namespace, "digits"), record) as watched:
-        found = Training(Job(site), watched, record, gate)
+        found = Training(job, watched, record, gate)
         await found.until(lambda seen: seen.step >= 10 and seen.world == 2)  # one may begin before the other
         yield found
 
@@ -113,9 +108,7 @@ async def training(site: Site, tmp_path: Path) -> AsyncIterator[Training]:
 async def test_a_killed_master_is_replaced_while_the_training_goes_on(site: Site, training: Training) -> None:
     job, trained = training.job, training.watched.seen.round
     await until(lambda: is_saved(site, trained), f"round {trained} is saved")
-    master = main_of(job.processes("master-0"))
-    assert master is not None
-    os.kill(master.pid, signal.SIGKILL)
+    job.kill("master-0")
     await site.until(lambda: "master-0-1" in job.born)
     training.gate.touch()
     await site.until(job.has_ended("Complete"))

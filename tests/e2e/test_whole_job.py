@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from elasticjob.cli.story.example import STEPS as RECORD
-from elasticjob.cli.story.processes import main_of
 from elasticjob.cli.story.steps import Step, gaps
-from lab.jobs.job import TRAINS, Job, trainer
+from lab.jobs.job import TRAINS, submitted, trainer
 from lab.jobs.site import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -20,18 +17,17 @@ SUPERVISOR = TRAINS
 
 
 async def test_a_job_that_loses_a_pod_in_mid_life_succeeds(site: Site, tmp_path: Path) -> None:
-    job, gate, record = Job(site), tmp_path / "gate", tmp_path / "steps.jsonl"
+    gate, record = tmp_path / "gate", tmp_path / "steps.jsonl"
     workers = trainer("--steps", 300, "--gate", gate, replicas=2, restartCount=1)
-    await site.apply({"replicaSpecs": {"worker": workers}, "envs": {RECORD: {"value": str(record)}}})
+    envs = {RECORD: {"value": str(record)}}
+    job = await submitted(site, {"replicaSpecs": {"worker": workers}, "envs": envs})
 
     def trains(*, beyond: int) -> bool:
         told = job.status.training
         return told is not None and told.world_size == 2 and (told.step or 0) > beyond
 
     await site.until(lambda: trains(beyond=0))
-    main = main_of(job.processes("worker-1"))
-    assert main is not None
-    os.kill(main.pid, signal.SIGKILL)
+    job.kill("worker-1")
     await site.until(lambda: job.running() == {"master-0", "worker-0", "worker-1-1"})
     done = recorded(record)[-1].step
     await site.until(lambda: trains(beyond=done))

@@ -13,6 +13,7 @@ from elasticjob.kube.objects.views import POD, Pod
 from elasticjob.page.masters import Masters, Way
 from elasticjob.page.status import LARGEST
 from lab.build.objects import status as refused
+from lab.build.objects import view
 from tests.kit.kube.stub import Answer, Stub, answer, stream
 
 SENTENCE = "round 1 trains with 2 nodes, 2 workers"
@@ -20,8 +21,7 @@ TOLD = {"sentence": SENTENCE, "job": "digits", "of a newer master": [1]}
 
 
 def master(address: str = "") -> Pod:
-    about = {"name": "digits-master-0", "namespace": "ml"}
-    return POD.convert({"metadata": about, "status": {"phase": "Running", "podIP": address}})
+    return view(POD, "digits-master-0", "ml", status={"phase": "Running", "podIP": address})
 
 
 async def asked(way: Way, *answers: Answer, address: str = "") -> tuple[str, list[str]]:

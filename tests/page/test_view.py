@@ -19,6 +19,7 @@ from elasticjob.page.series import Point
 from elasticjob.page.status import Status, status_of
 from elasticjob.page.view import LONGEST, MOST_JOBS, MOST_PODS, SPARK, fleet, one
 from lab.build.jobs import LONG_AGO, NOW, at, job, plan, role
+from lab.build.objects import view
 
 HERE: Final = Cluster(server="https://here", ready=True)
 THEN: Final = NOW.timestamp()
@@ -52,12 +53,8 @@ def pod(name: str = "digits-worker-0", phase: str = "Running", **more: Any) -> P
         "name": "main",
         "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
     }
-    manifest = {
-        "metadata": {"name": name, "namespace": "ml", "uid": name, "labels": labels},
-        "spec": {"nodeName": "node-1", "containers": [container]},
-        "status": {"phase": phase, **more},
-    }
-    return POD.convert(manifest)
+    about, spec = {"uid": name, "labels": labels}, {"nodeName": "node-1", "containers": [container]}
+    return view(POD, name, "ml", metadata=about, spec=spec, status={"phase": phase, **more})
 
 
 def ended(state: Manifest) -> Manifest:
@@ -67,15 +64,13 @@ def ended(state: Manifest) -> Manifest:
 def node(name: str = "node-1", ready: str = "True", **more: Any) -> Node:
     has = {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"}
     conditions = [{"type": "Ready", "status": ready}]
-    return NODE.convert(
-        {"metadata": {"name": name}, "spec": more, "status": {"allocatable": has, "conditions": conditions}}
-    )
+    return view(NODE, name, spec=more, status={"allocatable": has, "conditions": conditions})
 
 
 def event(reason: str, minutes: int, **more: Any) -> Event:
     about = {"kind": "Pod", "name": "digits-worker-0"}
     when = at(NOW - timedelta(minutes=minutes))
-    return EVENT.convert({"reason": reason, "involvedObject": about, "lastTimestamp": when, **more})
+    return view(EVENT, "e", reason=reason, involvedObject=about, lastTimestamp=when, **more)
 
 
 def told(**more: Any) -> Status:

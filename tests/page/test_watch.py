@@ -23,9 +23,11 @@ from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Manifest
-from elasticjob.kube.objects.views import EVENT, POD, ROLE, ROLE_BINDING
+from elasticjob.kube.objects.views import EVENT, POD
 from elasticjob.page.masters import Masters, Way
 from elasticjob.page.watch import MOST_LOOKS, NoSuchPod, Watch, scope_of, watching
+from lab.build.jobs import role
+from lab.clusters.accounts import grant
 from lab.clusters.namespaces import new_namespace
 from lab.clusters.served import Served
 from lab.troubles.switch import Switch
@@ -42,28 +44,13 @@ async def page(config: Config, namespace: str = "") -> AsyncIterator[Watch]:
         yield watch
 
 
-async def shown(watch: Watch) -> Any:
-    return json.loads(await watch.fleet())
-
-
-async def sees(watch: Watch, fact: Any, what: str) -> Any:
-    """Wait until a fact is true of the list of jobs; return it all."""
-    found: dict[str, Any] = {}
-
-    async def holds() -> bool:
-        found.update(await shown(watch))
-        return bool(fact(found))
-
-    await until(holds, what)
-    return found
-
-
-async def sees_job(watch: Watch, namespace: str, fact: Any, what: str) -> Any:
+async def sees(watch: Watch, fact: Any, what: str, job_in: str = "") -> Any:
+    """Wait until a fact is true of the list of jobs, or of `digits` in a namespace; return it all."""
     found: dict[str, Any] = {}
 
     async def holds() -> bool:
         found.clear()
-        found.update(json.loads(await watch.job(namespace, "digits")))
+        found.update(json.loads(await (watch.job(job_in, "digits") if job_in else watch.fleet())))
         return bool(fact(found))
 
     await until(holds, what)
@@ -75,37 +62,25 @@ def names(found: Any) -> list[str]:
 
 
 async def create(client: Client, namespace: str, name: str = "digits") -> Manifest:
-    container = {"name": "main", "image": "i", "command": ["c"]}
-    spec = {"replicaSpecs": {"worker": {"replicas": 1, "template": {"spec": {"containers": [container]}}}}}
-    manifest = {
-        "apiVersion": ELASTICJOB.api_version,
-        "kind": "ElasticJob",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
-    return await client.create(ELASTICJOB.untyped(), manifest)
+    spec = {"replicaSpecs": {"worker": role(1)}}
+    return await client.create(ELASTICJOB.untyped(), {"metadata": {"name": name}, "spec": spec}, namespace)
 
 
 async def test_jobs_come_and_go(served: Served, client: Client, namespace: str) -> None:
     await install(client)
     async with page(served.config(), namespace) as watch:
-        await sees(watch, lambda found: found["cluster"]["ready"], "the page has read the cluster")
-        assert (await shown(watch))["jobs"] == []
+        found = await sees(watch, lambda found: found["cluster"]["ready"], "the page has read the cluster")
+        assert found["jobs"] == []
         made = await create(client, namespace)
         await sees(watch, lambda found: names(found) == ["digits"], "the job is shown")
         about = {"kind": "ElasticJob", "name": "digits", "namespace": namespace}
-        told = {
-            "metadata": {"generateName": "e"},
-            "involvedObject": about,
-            "reason": "Hello",
-            "message": "<b>",
-        }
-        await client.create(EVENT.untyped(), told, namespace)
-        found = await sees_job(watch, namespace, lambda found: found["events"], "the event is shown")
+        told = {"involvedObject": about, "reason": "Hello", "message": "<b>"}
+        await client.create(EVENT.untyped(), {"metadata": {"generateName": "e"}, **told}, namespace)
+        found = await sees(watch, lambda found: found["events"], "the event is shown", namespace)
         assert (found["uid"], found["events"][0]["message"]) == (made["metadata"]["uid"], "<b>")
         await client.delete(ELASTICJOB, "digits", namespace)
         await sees(watch, lambda found: names(found) == [], "the job is gone")
-        await sees_job(watch, namespace, lambda found: found.get("missing"), "the page says that it is gone")
+        await sees(watch, lambda found: found.get("missing"), "the page says that it is gone", namespace)
 
 
 async def test_a_cluster_that_goes_away_is_shown_as_it_was(
@@ -136,21 +111,10 @@ async def test_a_user_of_one_namespace_sees_that_alone(
     other = await new_namespace(client, f"{namespace}-b", accounts=served.real)
     for each in (namespace, other):
         await create(client, each)
-    rules = [
-        {
-            "apiGroups": ["elastic.iml.github.io"],
-            "resources": ["elasticjobs", "scaleplans"],
-            "verbs": ["get", "list", "watch"],
-        },
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-    ]
-    await client.create(ROLE.untyped(), {"metadata": {"name": "look"}, "rules": rules}, namespace)
-    bound = {
-        "metadata": {"name": "look"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "look"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ada"}],
-    }
-    await client.create(ROLE_BINDING.untyped(), bound, namespace)
+    looking = ["get", "list", "watch"]
+    ours = {"elastic.iml.github.io": ["elasticjobs", "scaleplans"], "": ["pods"]}
+    rules = [{"apiGroups": [group], "resources": kinds, "verbs": looking} for group, kinds in ours.items()]
+    await grant(client, namespace, "ada", *rules)
     config = replace(served.config("ada", ()), namespace=namespace)
     async with Client(config) as ada:
         assert await scope_of(ada) == namespace
@@ -161,7 +125,7 @@ async def test_a_user_of_one_namespace_sees_that_alone(
         await sees(
             watch, lambda found: "nodes" in found["nodes"]["away"], "it is said why nodes are not shown"
         )
-        job = await sees_job(watch, namespace, lambda found: found["eventsAway"], "and why events are not")
+        job = await sees(watch, lambda found: found["eventsAway"], "and why events are not", namespace)
         assert "you may not list events" in job["eventsAway"]
 
 

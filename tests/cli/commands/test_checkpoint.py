@@ -12,10 +12,8 @@ import msgspec
 import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner
 
 import elasticjob
-from elasticjob.cli.main import application
 from elasticjob.trainer.checkpoint import part
 from elasticjob.trainer.checkpoint.part import Head
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
@@ -23,11 +21,11 @@ from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.saved import Described, NoCheckpoint, Saved, found, read
 from elasticjob.trainer.torch.saving.reshard import tensor_in
 from elasticjob.trainer.torch.saving.tree import StateParts
+from tests.kit.commands import invoke
 
 
 def checkpoint(*arguments: object) -> tuple[int, str, str]:
-    given = ["checkpoint", *map(str, arguments)]
-    result = CliRunner().invoke(application(given), given)
+    result = invoke("checkpoint", *arguments)
     return result.exit_code, result.stdout, result.stderr
 
 

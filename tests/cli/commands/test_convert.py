@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from elasticjob.api.crds import manifest
 from elasticjob.api.paddle.trainingjob import DECLARATION as PADDLE
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.cli.errors import Exit
-from elasticjob.cli.main import application
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd.installing import install
 from lab.build.manifests import TRAINING
 from lab.clusters.served import Served
+from tests.kit.commands import invoke
 
 JOB = """\
 apiVersion: elastic.pytorch.org/v1alpha1
@@ -39,8 +38,7 @@ SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 
 
 def run(*arguments: str, given: str | None = None) -> tuple[int, str, str]:
-    words = ["convert", *arguments]
-    found = CliRunner().invoke(application(words), words, input=given)
+    found = invoke("convert", *arguments, given=given)
     return found.exit_code, found.stdout, found.stderr
 
 

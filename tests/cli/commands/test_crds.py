@@ -7,18 +7,18 @@ import json
 from pathlib import Path
 
 import yaml
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from elasticjob.api.crds import DECLARATIONS
-from elasticjob.cli.main import application
 from lab.clusters.served import Served
+from tests.kit.commands import invoke
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "config" / "crd").glob("*.yaml"))
 
 
 def printed(*arguments: str) -> str:
-    result = CliRunner().invoke(application(arguments), list(arguments))
+    result = invoke(*arguments)
     assert result.exit_code == 0, result.stderr
     return result.stdout
 
@@ -38,8 +38,8 @@ def test_the_help_names_every_kind() -> None:
 
 async def test_crds_are_applied_and_what_changes_is_told_first(served: Served) -> None:
     async def apply(*arguments: str) -> Result:
-        given = ["crds", "--apply", "--kubeconfig", str(served.kubeconfig), *arguments]
-        return await asyncio.to_thread(CliRunner().invoke, application(given), given)
+        flags = ("--apply", "--kubeconfig", served.kubeconfig, *arguments)
+        return await asyncio.to_thread(invoke, "crds", *flags)
 
     first = await apply("--template", "opaque")
     assert "elasticjobs.elastic.iml.github.io: " in first.stdout

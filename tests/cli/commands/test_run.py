@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -20,22 +24,40 @@ from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.settings import Settings, Start, Streams
 
 
-@pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Settings, HostedJob]]:
-    """What was run, instead of running it."""
-    calls: list[tuple[Settings, HostedJob]] = []
+class Run(NamedTuple):
+    """What a command line would run."""
 
-    async def remember(settings: Settings, job: HostedJob) -> int:
-        calls.append((settings, job))
+    settings: Settings
+    job: HostedJob
+
+
+@dataclass
+class Runs:
+    """What was run, instead of running it."""
+
+    made: list[Run] = field(default_factory=list)
+
+    async def remember(self, settings: Settings, job: HostedJob) -> int:
+        self.made.append(Run(settings, job))
         return 7
 
-    monkeypatch.setattr(hosting, "host_or_join", remember)
+    def of(self, *arguments: str) -> Run:
+        """Return what a command line runs."""
+        assert started(*arguments) == 7
+        return self.made[-1]
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
+    """In a folder with a script, and with a module of the same name."""
+    made = Runs()
+    monkeypatch.setattr(hosting, "host_or_join", made.remember)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").touch()
-    (tmp_path / "pack").mkdir()
-    (tmp_path / "pack" / "train.py").touch()
+    for name in ("train.py", "pack/train.py"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).touch()
     monkeypatch.delenv(names.MASTER, raising=False)
-    return calls
+    return made
 
 
 def started(*arguments: str) -> int:
@@ -62,10 +84,9 @@ def started(*arguments: str) -> int:
     ],
 )
 def test_flags_end_at_the_script(
-    called: list[tuple[Settings, HostedJob]], arguments: list[str], script: Script, nodes: tuple[int, int]
+    runs: Runs, arguments: list[str], script: Script, nodes: tuple[int, int]
 ) -> None:
-    assert started(*arguments) == 7
-    [(settings, job)] = called
+    settings, job = runs.of(*arguments)
     assert (settings.script, (job.low, job.high)) == (script, nodes)
 
 
@@ -79,7 +100,7 @@ def test_flags_end_at_the_script(
     ],
 )
 def test_run_that_cannot_start_says_so_at_once(
-    called: list[tuple[Settings, HostedJob]],
+    runs: Runs,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -91,85 +112,28 @@ def test_run_that_cannot_start_says_so_at_once(
     (tmp_path / "bad.py").write_text("def")
     assert started(*arguments) == code
     assert sentence in capsys.readouterr().err
-    assert not called
+    assert not runs.made
     if (tmp_path / "words").exists():
         said = json.loads((tmp_path / "words").read_text())
         assert sentence in said["message"]
         assert said["reason"] == "CannotStart"
 
 
-@pytest.mark.parametrize(
-    ("flags", "where"),
-    [
-        ("", ("", 0)),
-        ("--nnodes 1:4", ("", 0)),
-        ("--nnodes 2", ("127.0.0.1", 29500)),
-        ("--nnodes 2 --master-port 7", ("127.0.0.1", 7)),
-        ("--nnodes 2 --master-addr h", ("h", 29500)),
-        ("--nnodes 2 --master-addr h --master-port 7", ("h", 7)),
-        ("--rdzv-endpoint h", ("h", 29400)),
-        ("--rdzv-endpoint h:7 --master-addr i", ("h", 7)),
-        ("--rdzv-endpoint [::1]:7", ("::1", 7)),
-        ("--rdzv-endpoint ::1", ("::1", 29400)),
-        ("--standalone --rdzv-endpoint h:7", ("", 0)),
-    ],
-)
-def test_nodes_meet_where_torchruns_do(
-    called: list[tuple[Settings, HostedJob]], flags: str, where: tuple[str, int]
-) -> None:
-    assert started(*flags.split(), "train.py") == 7
-    [(_, job)] = called
-    assert (job.host, job.port) == where
-
-
 RENDEZVOUS = "--nnodes 1:2 --rdzv-endpoint 127.0.0.1:1 --rdzv-id X"
 
 
 @pytest.mark.parametrize("flags", [f"--rdzv-backend c10d {RENDEZVOUS}", RENDEZVOUS])
-def test_same_line_gives_each_node_a_name_of_its_own_and_no_rank(
-    called: list[tuple[Settings, HostedJob]], flags: str
-) -> None:
-    assert [started(*flags.split(), "train.py") for _ in range(2)] == [7, 7]
-    places = [settings.place for settings, _ in called]
+def test_same_line_gives_each_node_a_name_of_its_own_and_no_rank(runs: Runs, flags: str) -> None:
+    places = [runs.of(*flags.split(), "train.py").settings.place for _ in range(2)]
     assert len({place.node for place in places}) == 2
     assert {place.index for place in places} == {UNRANKED}
     assert {place.job for place in places} == {"X"}
 
 
-@pytest.mark.parametrize(
-    ("flags", "index"),
-    [
-        ("--rdzv-backend static --node-rank 1", 1),
-        ("--node-rank 1", 1),
-        ("--rdzv-backend c10d --node-rank 1", UNRANKED),
-    ],
-)
-def test_node_rank_counts_where_it_does_for_torchrun(
-    called: list[tuple[Settings, HostedJob]], flags: str, index: int
-) -> None:
-    assert started(*RENDEZVOUS.split(), *flags.split(), "train.py") == 7
-    [(settings, _)] = called
-    assert settings.place.index == index
-    assert settings.place.node == "local-worker-1" or index == UNRANKED
-
-
 @pytest.mark.parametrize("flag", ["--network-check", "--exclude-straggler"])
-def test_slow_nodes_train_unless_they_are_excluded(
-    called: list[tuple[Settings, HostedJob]], flag: str
-) -> None:
-    assert started(flag, "train.py") == 7
-    [(_, job)] = called
-    assert new_job(job).spec.exclude_stragglers is (flag == "--exclude-straggler")
-
-
-def test_rdzv_conf_reaches_the_job(called: list[tuple[Settings, HostedJob]]) -> None:
-    given = (
-        "join_timeout=60,last_call_timeout=5,quiet_window=4, close_timeout=7,keep_alive_interval=2,is_host=1"
-    )
-    assert started("--rdzv-conf", given, "train.py") == 7
-    [(_, job)] = called
-    assert job.conf == Conf(join=60, last_call=5, quiet=4, close=7, interval=2, is_host=True)
-    assert (job.conf.silence, Conf().silence) == (6, 5)
+def test_slow_nodes_train_unless_they_are_excluded(runs: Runs, flag: str) -> None:
+    excluded = new_job(runs.of(flag, "train.py").job).spec.exclude_stragglers
+    assert excluded is (flag == "--exclude-straggler")
 
 
 @pytest.mark.parametrize(
@@ -189,52 +153,68 @@ def test_the_grace_of_a_run(given: dict[str, float | str | None], in_pod: bool, 
     assert grace_of(given, in_pod=in_pod) == grace
 
 
+CONF = "join_timeout=60,last_call_timeout=5,quiet_window=4, close_timeout=7,keep_alive_interval=2,is_host=1"
+CONFIGURED = Conf(join=60, last_call=5, quiet=4, close=7, interval=2, is_host=True)
+AT, RANK = "job.host job.port", "settings.place.index settings.place.node"
+
+
 @pytest.mark.parametrize(
-    ("flags", "field", "value"),
+    ("flags", "fields", "value"),
     [
-        ("--shutdown-timeout 7", "grace", 7.0),
-        ("--grace 8", "grace", 8.0),
-        ("--network-check", "check", True),
-        ("--exclude-straggler", "check", True),
-        ("--signals-to-handle SIGTERM,SIGUSR1", "signals", (signal.SIGTERM, signal.SIGUSR1)),
-        ("", "signals", (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)),
-        ("--local-ranks-filter 0,2", "shown", frozenset({0, 2})),
-        ("", "shown", None),
-        ("--log-line-prefix-template ${rank}:", "template", "${rank}:"),
-        ("--virtual-local-rank", "virtual_rank", True),
-        ("--log-dir d -r 1", "redirects", Streams(1)),
-        ("--log-dir d --redirects 0:1,1:2", "redirects", Streams(by_worker=((0, 1), (1, 2)))),
-        ("--log-dir d -t 3", "tee", Streams(3)),
-        ("--run-path", "script", Script("train.py")),
-        ("--run-path --no-python", "script", Script("train.py")),
-        ("--monitor-interval 5", "workers", 1),
-        ("--role trainer", "name", "trainer"),
-        ("--rdzv-backend c10d --start-method spawn", "start", Start.COLD),
-        ("", "max_restarts", 3),
-        ("", "tries", 2),
-        ("--max-restarts 5", "max_restarts", 5),
-        ("--max-restarts 5", "tries", 0),
-        ("--max_restarts 0", "max_restarts", 0),
-        ("--max_restarts 0", "tries", 0),
-        ("PET_MAX_RESTARTS=2", "max_restarts", 2),
-        ("PET_VIRTUAL_LOCAL_RANK=1", "virtual_rank", True),
-        ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=9", "grace", 9.0),
-        ("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=x", "template", "x"),
+        ("", AT, ("", 0)),
+        ("--nnodes 1:4", AT, ("", 0)),
+        ("--nnodes 2", AT, ("127.0.0.1", 29500)),
+        ("--nnodes 2 --master-port 7", AT, ("127.0.0.1", 7)),
+        ("--nnodes 2 --master-addr h", AT, ("h", 29500)),
+        ("--nnodes 2 --master-addr h --master-port 7", AT, ("h", 7)),
+        ("--rdzv-endpoint h", AT, ("h", 29400)),
+        ("--rdzv-endpoint h:7 --master-addr i", AT, ("h", 7)),
+        ("--rdzv-endpoint [::1]:7", AT, ("::1", 7)),
+        ("--rdzv-endpoint ::1", AT, ("::1", 29400)),
+        ("--standalone --rdzv-endpoint h:7", AT, ("", 0)),
+        (f"{RENDEZVOUS} --rdzv-backend static --node-rank 1", RANK, (1, "local-worker-1")),
+        (f"{RENDEZVOUS} --node-rank 1", RANK, (1, "local-worker-1")),
+        (f"{RENDEZVOUS} --rdzv-backend c10d --node-rank 1", "settings.place.index", UNRANKED),
+        (f"--rdzv-conf '{CONF}'", "job.conf", CONFIGURED),
+        (f"--rdzv-conf '{CONF}'", "job.conf.silence", 6),
+        ("", "job.conf.silence", 5),
+        ("--shutdown-timeout 7", "settings.grace", 7.0),
+        ("--grace 8", "settings.grace", 8.0),
+        ("--network-check", "settings.check", True),
+        ("--exclude-straggler", "settings.check", True),
+        ("--signals-to-handle SIGTERM,SIGUSR1", "settings.signals", (signal.SIGTERM, signal.SIGUSR1)),
+        ("", "settings.signals", (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)),
+        ("--local-ranks-filter 0,2", "settings.shown", frozenset({0, 2})),
+        ("", "settings.shown", None),
+        ("--log-line-prefix-template ${rank}:", "settings.template", "${rank}:"),
+        ("--virtual-local-rank", "settings.virtual_rank", True),
+        ("--log-dir d -r 1", "settings.redirects", Streams(1)),
+        ("--log-dir d --redirects 0:1,1:2", "settings.redirects", Streams(by_worker=((0, 1), (1, 2)))),
+        ("--log-dir d -t 3", "settings.tee", Streams(3)),
+        ("--run-path", "settings.script", Script("train.py")),
+        ("--run-path --no-python", "settings.script", Script("train.py")),
+        ("--monitor-interval 5", "settings.workers", 1),
+        ("--role trainer", "settings.name", "trainer"),
+        ("--rdzv-backend c10d --start-method spawn", "settings.start", Start.COLD),
+        ("", "settings.max_restarts", 3),
+        ("", "settings.tries", 2),
+        ("--max-restarts 5", "settings.max_restarts", 5),
+        ("--max-restarts 5", "settings.tries", 0),
+        ("--max_restarts 0", "settings.max_restarts", 0),
+        ("--max_restarts 0", "settings.tries", 0),
+        ("PET_MAX_RESTARTS=2", "settings.max_restarts", 2),
+        ("PET_VIRTUAL_LOCAL_RANK=1", "settings.virtual_rank", True),
+        ("TORCH_ELASTIC_SHUTDOWN_TIMEOUT=9", "settings.grace", 9.0),
+        ("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE=x", "settings.template", "x"),
     ],
 )
 def test_flags_and_variables_mean_what_they_mean_to_torchrun(
-    called: list[tuple[Settings, HostedJob]],
-    monkeypatch: pytest.MonkeyPatch,
-    flags: str,
-    field: str,
-    value: object,
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, flags: str, fields: str, value: object
 ) -> None:
     if flags[:1].isupper():
         monkeypatch.setenv(*flags.split("="))
         flags = ""
-    assert started(*flags.split(), "train.py") == 7
-    [(settings, _)] = called
-    assert getattr(settings, field) == value
+    assert attrgetter(*fields.split())(runs.of(*shlex.split(flags), "train.py")) == value
 
 
 @pytest.mark.parametrize(
@@ -258,16 +238,15 @@ def test_flags_and_variables_mean_what_they_mean_to_torchrun(
     ],
 )
 def test_value_that_torchrun_refuses_is_refused_by_name(
-    called: list[tuple[Settings, HostedJob]], capsys: pytest.CaptureFixture[str], flags: str, sentence: str
+    runs: Runs, capsys: pytest.CaptureFixture[str], flags: str, sentence: str
 ) -> None:
     assert started(*flags.split(), "train.py") == 2
     assert sentence in capsys.readouterr().err
-    assert not called
+    assert not runs.made
 
 
-def test_redirects_without_a_folder_go_to_a_new_one(called: list[tuple[Settings, HostedJob]]) -> None:
-    assert started("-r", "3", "train.py") == 7
-    [(settings, _)] = called
-    assert settings.log_dir is not None
-    assert list(settings.log_dir.iterdir()) == []
-    settings.log_dir.rmdir()
+def test_redirects_without_a_folder_go_to_a_new_one(runs: Runs) -> None:
+    folder = runs.of("-r", "3", "train.py").settings.log_dir
+    assert folder is not None
+    assert list(folder.iterdir()) == []
+    folder.rmdir()

@@ -6,7 +6,6 @@ import shlex
 from typing import Any
 
 import pytest
-import typer.main
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +16,7 @@ from elasticjob.cli.convert.launchers.table import found_in
 from elasticjob.cli.convert.launchers.torchrun import ELASTICJOB_RUN
 from elasticjob.cli.convert.launchers.variables import expand
 from elasticjob.cli.convert.system import Verdict
-from elasticjob.cli.main import application
+from tests.kit.commands import click_command
 
 HOSTS = "a slots=4\nb slots=4  # the second\n\n"
 CONFIG = """
@@ -150,14 +149,8 @@ def test_other_commands_are_no_launchers(line: str) -> None:
     assert found_in(words_of(shlex.split(line))) is None
 
 
-def run_command() -> Any:
-    """Return the parser of elasticjob run."""
-    command: Any = typer.main.get_command(application(["run"]))
-    return command.commands["run"]
-
-
 def test_the_flags_of_elasticjob_run_are_all_there() -> None:
-    for option in run_command().params:
+    for option in click_command("run").params:
         for name in option.opts if option.param_type_name == "option" else ():
             key = name.lstrip("-").replace("_", "-")
             if key not in ("help", "h"):
@@ -165,7 +158,7 @@ def test_the_flags_of_elasticjob_run_are_all_there() -> None:
 
 
 def test_each_line_of_ours_is_one_that_elasticjob_run_takes() -> None:
-    parser = run_command()
+    parser = click_command("run")
     for line in (
         "torchrun --nproc-per-node 2 --max-restarts 3 --role a --log-dir l -r 3 -t 3 --local-ranks-filter 0 "
         "--signals-to-handle SIGTERM --start-method spawn --shutdown-timeout 5 "

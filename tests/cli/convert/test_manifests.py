@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.cli.convert.conversion import Outcome, outcome
+from elasticjob.cli.convert.conversion import outcome
 from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.system import Verdict, child
 from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.kube.objects.kinds import Manifest
+from tests.cli.convert.converted import converted
 from tests.kit.admitted import refusals
 
 FOLDER: Final = Path(__file__).parent / "manifests"
@@ -28,11 +29,6 @@ CASES: Final = {
 EXAMPLES: Final[list[Manifest]] = [
     given for given, job in map(yaml.safe_load_all, CASES.values()) if job is not None
 ]
-
-
-def converted(text: str) -> Outcome:
-    [source] = sources("job.yaml", text)
-    return outcome(source, SYSTEMS)
 
 
 @pytest.mark.parametrize("text", CASES.values(), ids=list(CASES))

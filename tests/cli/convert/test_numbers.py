@@ -11,13 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elasticjob.cli.convert.conversion import outcome
 from elasticjob.cli.convert.launchers.mpi import SWAPPED
-from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.system import Note, Verdict, child
-from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.kube.objects.kinds import Manifest
-from tests.cli.convert.test_manifests import converted, objects
+from tests.cli.convert.converted import converted
+from tests.cli.convert.test_manifests import objects
 
 POD: Final = "template: {spec: {containers: [{name: main, image: i, command: [python, t.py]}]}}"
 MPIRUN: Final = "template: {spec: {containers: [{name: main, image: i, command: [mpirun, python, t.py]}]}}"
@@ -219,8 +217,7 @@ LINES: Final = [
 
 @pytest.mark.parametrize(("line", "changed"), LINES, ids=[line for line, _ in LINES])
 def test_numbers_of_command_lines_change_with_a_line(line: str, changed: dict[str, str]) -> None:
-    [source] = sources("train.sh", line)
-    found = outcome(source, SYSTEMS).converted
+    found = converted(line, "train.sh").converted
     assert found is not None
     notes = {note.field: note.why for note in found.notes if note.verdict is Verdict.CHANGED}
     assert {flag: notes.get(flag) for flag in changed} == changed

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elasticjob.cli.convert.conversion import outcome
-from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.report import lines
 from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.cli.jobs.options import Format
 from elasticjob.cli.jobs.table import dump
+from tests.cli.convert.converted import converted
 from tests.kit.blocks import ROOT, blocks
 
 PAGE: Path = ROOT / "docs" / "convert.md"
@@ -17,8 +16,7 @@ PAGE: Path = ROOT / "docs" / "convert.md"
 
 def test_the_example_of_the_page_is_real() -> None:
     given, made, told = [block.text for block in blocks(PAGE) if block.language in ("text", "yaml")]
-    [source] = sources("pytorchjob.yaml", given)
-    found = outcome(source, SYSTEMS)
+    found = converted(given, "pytorchjob.yaml")
     assert found.converted is not None
     assert made == dump(found.converted.job, Format.YAML)
     assert told.splitlines() == list(lines([found]))

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.cli.convert.conversion import Outcome, outcome
+from elasticjob.cli.convert.conversion import outcome
 from elasticjob.cli.convert.reading import sources
 from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.client.objects import IMAGE
-
-
-def converted(text: str, **files: str) -> Outcome:
-    [source] = sources("train.sh", text)
-    return outcome(replace(source, files=files), SYSTEMS)
+from tests.cli.convert.converted import converted
 
 
 def job(text: str, **files: str) -> dict[str, Any]:
-    made = converted(text, **files)
+    made = converted(text, "train.sh", **files)
     assert made.converted is not None, made.refusal or "not recognised"
     assert made.problems == ()
     return made.converted.job
@@ -96,7 +91,7 @@ def test_a_script_for_sbatch_becomes_a_job() -> None:
     ],
 )
 def test_each_line_is_told(line: int, note: str) -> None:
-    made = converted(WHOLE)
+    made = converted(WHOLE, "train.sh")
     assert made.converted is not None
     told = [(each.line, str(each)) for each in made.converted.notes]
     assert any(at == line and text.startswith(note) for at, text in told), told
@@ -144,7 +139,6 @@ def test_a_line_becomes_a_job(line: str, sizes: dict[str, int]) -> None:
 def test_files_that_a_line_names_are_read() -> None:
     made = job("deepspeed --hostfile hosts train.py", hosts="a slots=2\nb slots=2\n")
     assert made["spec"]["replicaSpecs"]["worker"]["replicas"] == 2
-    assert converted("PYTHONPATH=. dlrover-run --network-check train.py").converted is not None
     checked = job("PYTHONPATH=. dlrover-run --network-check train.py")
     assert checked["spec"]["nodeCheck"] == "ExcludeFaults"
     container = checked["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]
@@ -163,11 +157,11 @@ def test_files_that_a_line_names_are_read() -> None:
     ],
 )  # fmt: skip
 def test_what_starts_no_training_is_refused(text: str, why: str) -> None:
-    assert converted(text).refusal == why
+    assert converted(text, "train.sh").refusal == why
 
 
 def test_other_texts_are_no_command_lines() -> None:
-    assert converted("make all\n").system == ""
+    assert converted("make all\n", "train.sh").system == ""
 
 
 @pytest.mark.parametrize(

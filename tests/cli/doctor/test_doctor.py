@@ -20,6 +20,7 @@ from elasticjob.cli.doctor.seen import Cluster, OneJob, Trial, span
 from elasticjob.kube.errors import ServerError, Unreachable
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD, PodStatus
+from lab.build.objects import view
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
@@ -31,41 +32,23 @@ def at(**before: float) -> str:
 
 def a_job(status: Manifest | None = None, spec: Manifest | None = None, **metadata: Any) -> ElasticJob:
     worker = {"replicas": 2, "minReplicas": 1, "template": {"spec": {"containers": [{"name": "main"}]}}}
-    return ELASTICJOB.convert(
-        {
-            "metadata": {
-                "name": "digits",
-                "namespace": "team",
-                "generation": 2,
-                "creationTimestamp": at(hours=1),
-            }
-            | metadata,
-            "spec": {"replicaSpecs": {"worker": worker}} | (spec or {}),
-            "status": {"phase": "Running", "observedGeneration": 2} | (status or {}),
-        }
+    return view(
+        ELASTICJOB,
+        "digits",
+        metadata={"generation": 2, "creationTimestamp": at(hours=1), **metadata},
+        spec={"replicaSpecs": {"worker": worker}} | (spec or {}),
+        status={"phase": "Running", "observedGeneration": 2} | (status or {}),
     )
 
 
 def condition(type_: str, reason: str, message: str, status: str = "True", **before: float) -> Manifest:
-    since = at(**(before or {"minutes": 10}))
-    return {
-        "type": type_,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": since,
-    }
+    words = {"type": type_, "status": status, "reason": reason, "message": message}
+    return {**words, "lastTransitionTime": at(**(before or {"minutes": 10}))}
 
 
 def a_pod(name: str = "digits-worker-0", status: Manifest | None = None, **spec: Any) -> Any:
     main = {"name": "main", "image": "shop/trainer:1"} | spec
-    return POD.convert(
-        {
-            "metadata": {"name": name, "namespace": "team"},
-            "spec": {"containers": [main]},
-            "status": status or {},
-        }
-    )
+    return view(POD, name, spec={"containers": [main]}, status=status or {})
 
 
 def ended(code: int, message: str, **before: float) -> Manifest:
@@ -79,28 +62,25 @@ PENDING = {
 }
 GPUS = {"requests": {"nvidia.com/gpu": "8", "memory": "16Gi"}}
 NODES = tuple(
-    NODE.convert(
-        {"metadata": {"name": name}, "status": {"allocatable": {"nvidia.com/gpu": gpus, "memory": "64Gi"}}}
-    )
+    view(NODE, name, status={"allocatable": {"nvidia.com/gpu": gpus, "memory": "64Gi"}})
     for name, gpus in (("a", "4"), ("b", "2"))
 )
-PLAN = SCALEPLAN.convert(
-    {
-        "metadata": {"name": "digits-7", "namespace": "team", "creationTimestamp": at(minutes=9)},
-        "spec": {"ownerJob": "digits"},
-        "status": {"phase": "Failed", "conditions": [condition("Failed", "Late", "2 nodes are not ready")]},
-    }
+PLAN = view(
+    SCALEPLAN,
+    "digits-7",
+    metadata={"creationTimestamp": at(minutes=9)},
+    spec={"ownerJob": "digits"},
+    status={"phase": "Failed", "conditions": [condition("Failed", "Late", "2 nodes are not ready")]},
 )
 FAILS = {"time": at(minutes=50), "reason": "WorkerFailed", "message": "boom"}
-WARNING = EVENT.convert(
-    {
-        "metadata": {"name": "e"},
-        "involvedObject": {"kind": "ElasticJob", "name": "digits"},
-        "type": "Warning",
-        "reason": "NodeLost",
-        "message": "node a is gone",
-        "lastTimestamp": at(minutes=3),
-    }
+WARNING = view(
+    EVENT,
+    "e",
+    involvedObject={"kind": "ElasticJob", "name": "digits"},
+    type="Warning",
+    reason="NodeLost",
+    message="node a is gone",
+    lastTimestamp=at(minutes=3),
 )
 UNSCHEDULABLE = {
     "phase": "Pending",
@@ -186,25 +166,18 @@ def test_each_remedy_is_a_sentence_or_a_command() -> None:
 
 def a_lease(**before: float) -> Any:
     spec = {"holderIdentity": "one", "leaseDurationSeconds": 15, "renewTime": at(**before)[:-1] + ".000000Z"}
-    return LEASE.convert({"metadata": {"name": "elasticjob-operator", "namespace": "system"}, "spec": spec})
+    return view(LEASE, "elasticjob-operator", "system", spec=spec)
 
 
 def a_program(component: str, *, ready: bool, waiting: str = "") -> Any:
     state = {"waiting": {"reason": waiting, "message": "no such image"}} if waiting else {"running": {}}
-    return POD.convert(
-        {
-            "metadata": {
-                "name": f"{component}-1",
-                "namespace": "system",
-                "labels": {"app.kubernetes.io/component": component},
-            },
-            "status": {
-                "phase": "Running",
-                "conditions": [{"type": "Ready", "status": str(ready)}],
-                "containerStatuses": [{"name": component, "state": state}],
-            },
-        }
-    )
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+        "containerStatuses": [{"name": component, "state": state}],
+    }
+    labels = {"app.kubernetes.io/component": component}
+    return view(POD, f"{component}-1", "system", metadata={"labels": labels}, status=status)
 
 
 WELL = Cluster(
@@ -212,11 +185,7 @@ WELL = Cluster(
     leases=(a_lease(seconds=3),),
     programs=(a_program("operator", ready=True),),
     trial=Trial(refused=True),
-    nodes=(
-        NODE.convert(
-            {"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-        ),
-    ),
+    nodes=(view(NODE, "a", status={"conditions": [{"type": "Ready", "status": "True"}]}),),
     jobs=(a_job(),),
 )
 
@@ -303,8 +272,9 @@ def test_the_newest_warning_is_told_also_where_events_have_the_newer_form() -> N
 def test_a_definition_that_lacks_a_field_is_found() -> None:
     for definition in manifests():
         assert lacking(definition, definition) == ""
-    ours = next(each for each in manifests() if each["spec"]["names"]["kind"] == "ElasticJob")
-    older: Any = manifests()[[each["spec"]["names"]["kind"] for each in manifests()].index("ElasticJob")]
+    ours, older = (
+        next(each for each in manifests() if each["spec"]["names"]["kind"] == "ElasticJob") for _ in range(2)
+    )
     schema = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     del schema["spec"]["properties"]["replicaSpecs"]["additionalProperties"]["properties"]["spares"]
     assert lacking(ours, older) == "spec.replicaSpecs.spares"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from elasticjob.cli import errors
 from elasticjob.cli.commands.jobs.scale import size
@@ -16,9 +15,10 @@ from elasticjob.cli.errors import Exit, Failure, code_of
 from elasticjob.cli.jobs import completion, options, table
 from elasticjob.cli.jobs.following import LastReport, report_end
 from elasticjob.cli.jobs.options import Format
-from elasticjob.cli.main import application, complete
+from elasticjob.cli.main import complete
 from elasticjob.client import errors as ours
 from elasticjob.kube import errors as kube
+from tests.kit.commands import click_command, invoke
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 JOB: dict[str, Any] = {
@@ -168,12 +168,12 @@ def test_kubectl_is_offered_what_may_follow(
 
 def test_completion_without_a_cluster_offers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
-    context = typer.Context(typer.main.get_command(application(["get"])))
+    context = typer.Context(click_command("get"))
     assert completion.jobs(context, "") == []
 
 
 def test_a_cluster_that_is_not_there_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
-    found = CliRunner().invoke(application(["list"]), ["list"])
+    found = invoke("list")
     assert found.exit_code == Exit.UNREACHABLE
     assert "give --kubeconfig, or set KUBECONFIG" in found.stderr

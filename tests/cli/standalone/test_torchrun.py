@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from argparse import Action
-from typing import Any
 
 import pytest
-import typer
 from torch.distributed.run import get_args_parser
 
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.main import application
 from elasticjob.cli.standalone.torchrun import KEYS, REFUSED, REFUSED_KEYS, conf
+from tests.kit.commands import click_command
 
 FLAGS = [action for action in get_args_parser()._actions if action.option_strings]
 
 
-def command() -> Any:
-    """Return `elasticjob run`, as click has it."""
-    group: Any = typer.main.get_command(application(["run"]))
-    return group.get_command(None, "run")
-
-
 def ours() -> set[str]:
     """Return the flags of `elasticjob run`."""
-    run = command()
+    run = click_command("run")
     spelled = {flag for parameter in run.params for flag in parameter.opts}
     return spelled | set(run.context_settings["help_option_names"])
 
@@ -38,7 +31,7 @@ def test_flag_of_torchrun_is_known_in_all_its_spellings(action: Action) -> None:
     "action", [a for a in FLAGS if type(a).__name__ in ("env", "check_env")], ids=lambda action: action.dest
 )
 def test_flag_is_read_from_torchruns_variable(action: Action) -> None:
-    [ours] = [each for each in command().params if set(each.opts) & set(action.option_strings)]
+    [ours] = [each for each in click_command("run").params if set(each.opts) & set(action.option_strings)]
     assert f"PET_{action.dest.upper()}" in ours.envvar
 
 

@@ -10,8 +10,8 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.story.seen import Condition, Message, Pod
 from elasticjob.cli.story.steps import Step
 from elasticjob.cli.story.watched import Record, conditions_of, is_echo, pod_of
-from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
+from lab.build.objects import view
 
 ONE = b'{"at":1.5,"round":1,"step":1,"world":2,"loss":2.25}\n'
 TWO = b'{"at":2.5,"round":1,"step":2,"world":2}\n'
@@ -31,10 +31,9 @@ def test_steps_are_read_once_and_half_lines_later(tmp_path: Path) -> None:
 def test_conditions_are_those_of_the_status() -> None:
     rows = [("Running", "True", "NodesRunning", "1 of 1 nodes run"), ("Suspended", "False", "Resumed", "on")]
     conditions = [dict(zip(("type", "status", "reason", "message"), row, strict=True)) for row in rows]
-    job: Manifest = {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob"}
-    job |= {"metadata": {"name": "digits", "namespace": "default"}, "status": {"conditions": conditions}}
-    job |= {"spec": {"replicaSpecs": {"worker": {"replicas": 1}}}}
-    assert conditions_of(ELASTICJOB.convert(job)) == (
+    spec = {"replicaSpecs": {"worker": {"replicas": 1}}}
+    job = view(ELASTICJOB, "digits", spec=spec, status={"conditions": conditions})
+    assert conditions_of(job) == (
         Condition("Running", True, "NodesRunning", "1 of 1 nodes run"),
         Condition("Suspended", False, "Resumed", "on"),
     )
@@ -56,8 +55,8 @@ def test_pod_is_seen_with_its_place_and_whether_it_leaves(
     status: dict[str, str], deleted: str | None, expected: Pod
 ) -> None:
     labels = {"elasticjob.dlrover/replica-type": "worker", "elasticjob.dlrover/replica-index": "2"}
-    metadata = {"name": "digits-worker-2", "uid": "u", "labels": labels, "deletionTimestamp": deleted}
-    assert pod_of(POD.convert({"kind": "Pod", "metadata": metadata, "status": status})) == expected
+    metadata = {"uid": "u", "labels": labels, "deletionTimestamp": deleted}
+    assert pod_of(view(POD, "digits-worker-2", metadata=metadata, status=status)) == expected
 
 
 def test_same_sentence_is_an_echo_for_a_while_only() -> None:
