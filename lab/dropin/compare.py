@@ -1,22 +1,25 @@
-"""Differences between launchers: all that was seen, after masks, and those that the docs explain."""
+"""The oracle torchrun: what is not compared of its launches, and what docs/from-torchrun.md explains."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Final
 
-from lab import explained
-from lab.dropin.play import Facts
+from lab.dropin.play import play
 from lab.dropin.stories import STORIES, Story
-from lab.explained import Explained
+from lab.incumbents.compare import NOTHING
+from lab.incumbents.oracle import Explained, Oracle, Play, Seen
 from lab.paths import DOCS
 
 PAGE: Final = DOCS / "from-torchrun.md"
-NOTHING: Final = "–"
-SHOWN: Final = 300
+BY_NAME: Final[Mapping[str, Story]] = {each.name: each for each in STORIES}
 
 TRACE: Final = r"Traceback \(most recent call last\):"
 TEXTS: Final = (
@@ -49,26 +52,6 @@ KEYS: Final = (
     ("* leaving", "a note that orders the end"),
 )
 """Keys that are not compared, and why."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The values of a key with each launcher, and for which ranks and starts."""
-
-    story: str
-    key: str
-    seen: dict[str, object]
-    where: str = ""
-
-    def told(self) -> str:
-        """Return it in lines, from where the texts part."""
-        texts = {name: str(value) for name, value in self.seen.items()}
-        common = next(
-            (n for n, letters in enumerate(zip(*texts.values(), strict=False)) if len({*letters}) > 1), 0
-        )
-        begin = max(0, common - 60)
-        shown = (f"    {name:9}{'…' * (begin > 0)}{text[begin:][:SHOWN]!r}" for name, text in texts.items())
-        return "\n".join([f"  {self.where} {self.key}", *shown])
 
 
 EMPTY: Final = "[[][]]"
@@ -109,53 +92,59 @@ EXPLAINED: Final = (
 )
 
 
-def explanation(found: Difference) -> Explained | None:
-    """Return the row that explains a difference."""
-    return explained.explanation(EXPLAINED, found.story, found.key, found.seen["ours"])
-
-
-def missing_rows() -> Iterator[str]:
-    """Yield the rows that the page does not have."""
-    return explained.missing_rows(PAGE, EXPLAINED)
-
-
-def flags() -> Iterator[str]:
-    """Yield the flags of the installed torchrun that no story gives, and no row of the page names."""
+def flags() -> Sequence[str]:
+    """Return the flags of the installed torchrun that no story gives, and no row of the page names."""
     from torch.distributed.run import get_args_parser  # seconds: not for --list
 
-    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("|")]
+    rows = "".join(ORACLE.rows_of_page())
     given = {"--help", "--nproc-per-node", *(word for story in STORIES for word in story.flags.split())}
-    for action in get_args_parser()._actions:
-        names = set(action.option_strings)
-        if names and not names & given and not any(f"`{name}`" in line for name in names for line in rows):
-            yield f"torchrun's {max(names, key=len)}: no story gives it, no row of {PAGE.name} names it"
+    found = (set(action.option_strings) for action in get_args_parser()._actions)
+    return [
+        f"torchrun's {max(names, key=len)}: no story gives it, no row of {PAGE.name} names it"
+        for names in found
+        if names and not names & given and not any(f"`{name}`" in rows for name in names)
+    ]
 
 
-def masked(story: Story, value: object) -> object:
-    """Return a value without what differs each time."""
+def masked(name: str, value: object) -> object:
+    """Return a value of a story without what differs each time."""
     match value:
         case str():
             text = value
             for stories, pattern, instead, _ in TEXTS:
-                text = re.sub(pattern, instead, text) if fnmatchcase(story.name, stories) else text
-            several = "sorted" in story.words and "\n" in text
+                text = re.sub(pattern, instead, text) if fnmatchcase(name, stories) else text
+            several = "sorted" in BY_NAME[name].words and "\n" in text
             return "".join(sorted(text.splitlines(keepends=True))) if several else text
         case list():
-            return [masked(story, each) for each in value]
+            return [masked(name, each) for each in value]
         case dict():
-            return {key: masked(story, each) for key, each in value.items()}
+            return {key: masked(name, each) for key, each in value.items()}
     return value
 
 
-def differences(story: Story, seen: dict[str, Facts]) -> Iterator[Difference]:
-    """Yield where we are neither as torchrun nor as python, once for the ranks and starts that are alike."""
-    alike: dict[tuple[str, str], tuple[list[str], dict[str, object]]] = {}
-    for key in sorted({key for facts in seen.values() for key in facts}):
-        if any(fnmatchcase(key, mask) for mask, _ in KEYS):
-            continue
-        values = {name: masked(story, facts.get(key, NOTHING)) for name, facts in seen.items()}
-        if values["ours"] not in [value for name, value in values.items() if name != "ours"]:
-            where, _, what = key.partition(" ") if re.match(r"\d+\.\d+ ", key) else ("", "", key)
-            alike.setdefault((what, repr(values)), ([], values))[0].append(where)
-    for (what, _), (places, values) in alike.items():
-        yield Difference(story.name, what, values, ", ".join(places))
+@asynccontextmanager
+async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
+    """Processes in which torch is imported once: torchrun is forked from them (play.be_torchrun)."""
+    import torch.distributed.run  # noqa: F401
+
+    loop = asyncio.get_running_loop()
+    with ProcessPoolExecutor(mp_context=get_context("fork")) as pool:
+        yield lambda name: loop.run_in_executor(pool, of_all_launchers, BY_NAME[name])
+
+
+def of_all_launchers(story: Story) -> Seen:
+    return {launcher: play(story, launcher) for launcher in story.launchers}
+
+
+ORACLE: Final = Oracle(
+    name="torchrun",
+    page=PAGE,
+    stories=(*BY_NAME,),
+    stage=stage,
+    explained=EXPLAINED,
+    masks=KEYS,
+    masked=masked,
+    gaps=flags,
+    at_once=2,
+    quick=[each.name for each in STORIES if "quick" in each.words],
+)

@@ -27,6 +27,7 @@ from typing import Final
 import psutil
 
 from lab.dropin.stories import Story
+from lab.incumbents.oracle import Facts
 
 SCRIPTS: Final = Path(__file__).parent / "scripts"
 BIN: Final = Path(sys.executable).parent
@@ -34,7 +35,7 @@ LIMITS: Final = (90.0, 40.0)
 """Seconds of a launch: on one node, beyond torchrun's grace of 30; on several, where it waits for minutes."""
 SOON: Final = 20.0  # seconds from what was done to a launcher to its end
 SETTLE: Final = 1.5  # seconds until what ends with its launcher has ended
-LAUNCHERS: Final = ("python", "torchrun", "ours")
+
 FORGOTTEN: Final = ("PYTHON", "OMP_", "TORCH", "PET_", "ELASTICJOB")
 """Beginnings of variables of whoever runs the suite."""
 LOGS: Final = "--log-dir ../out/logs"
@@ -45,8 +46,6 @@ CODES: Final = re.compile(
 )
 """How the launchers tell that workers ended."""
 CHAPTER: Final = re.compile(r"(?m)^(?:\[\w+\]: ?)?== (\S+)\r?\n")
-
-Facts = dict[str, object]
 
 
 def play(story: Story, launcher: str) -> Facts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,15 +16,16 @@ from aiohttp import web
 
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
 from lab import programs
 from lab.clusters.images import images
 from lab.clusters.images.oci import Store
 from lab.clusters.node.node import Node
 from lab.clusters.node.place import Place
-from lab.explained import Explained
 from lab.incumbents.batch_play import Side
-from lab.incumbents.oracle import INCUMBENT, OURS, Oracle, Play, Seen
-from lab.incumbents.watched import watched
+from lab.incumbents.oracle import INCUMBENT, OURS, Explained, Oracle, Play, Seen
+from lab.incumbents.serving import serving
+from lab.incumbents.watched import Pods, followed
 from lab.paths import DOCS
 
 TABLE: Final = Path(__file__).with_name("batch.yaml")
@@ -98,17 +98,19 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
             client = await stack.enter_async_context(Client(node.config()))
             await stack.enter_async_context(programs.operator(node.kubeconfig, folder))
             webhook = await stack.enter_async_context(hook(node))
-            pods = await stack.enter_async_context(watched(client))
+            pods = Pods()
+            await stack.enter_async_context(followed(client, {POD: pods.hear}))
 
             async def play(name: str) -> Seen:
                 if name == FIELDS:
                     return await fields(client)
                 number = [*STORIES].index(name)
+                places = {who: f"s{number}-{who}" for who in (INCUMBENT, OURS)}
+                machine, volumes = node.place.node, node.volumes
                 sides = (
-                    Side(STORIES[name], who, client, pods, f"s{number}-{who}", node.place.node,
-                         node.volumes / f"s{number}-{who}", webhook)
-                    for who in (INCUMBENT, OURS)
-                )  # fmt: skip
+                    Side(client, place, who == OURS, STORIES[name], pods, machine, volumes / place, webhook)
+                    for who, place in places.items()
+                )
                 theirs, ours = await asyncio.gather(*(side.play() for side in sides))
                 return {INCUMBENT: theirs, OURS: ours}
 
@@ -146,23 +148,11 @@ async def hook(node: Node) -> AsyncIterator[Manifest]:
             {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
         )
 
-    pair = node.plane.pki.server("others", ["127.0.0.1"])
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pair.certificate, pair.key)
     application = web.Application()
     application.router.add_post("/", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
-    try:
-        yield {
-            "url": f"https://127.0.0.1:{port}/",
-            "caBundle": base64.b64encode(node.plane.ca_pem.encode()).decode(),
-        }
-    finally:
-        await runner.cleanup()
+    async with serving(application, node.plane.pki.server("others", ["127.0.0.1"])) as port:
+        authority = base64.b64encode(node.plane.ca_pem.encode()).decode()
+        yield {"url": f"https://127.0.0.1:{port}/", "caBundle": authority}
 
 
 ORACLE: Final = Oracle(

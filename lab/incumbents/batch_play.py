@@ -13,21 +13,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from elasticjob.api.v1alpha1.common import LABEL_INDEX
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError, NotFound
+from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, NAMESPACE, NODE, POD, SERVICE_ACCOUNT
-from lab.incumbents.oracle import INCUMBENT, OURS, Facts
+from elasticjob.kube.objects.views import MUTATING_WEBHOOKS, NAMESPACE, NODE, POD
+from lab.clusters.namespaces import new_namespace
+from lab.clusters.plane.pretended import machine
+from lab.incumbents import side
+from lab.incumbents.oracle import Facts
+from lab.incumbents.side import QUOTA
 from lab.incumbents.watched import INDEX_OF_JOB, OVER, Life, Pods
 from lab.waiting import until
 
-JOB: Final = Kind("batch", "v1", "Job", "jobs", dict)
-QUOTA: Final = Kind("", "v1", "ResourceQuota", "resourcequotas", dict)
 RANGE: Final = Kind("", "v1", "LimitRange", "limitranges", dict)
-OBJECT: Final = {INCUMBENT: JOB, OURS: ELASTICJOB.untyped()}
-INDEX: Final = {INCUMBENT: INDEX_OF_JOB, OURS: LABEL_INDEX}
 NAME: Final = "story"
 IMAGE: Final = "docker.io/elasticjob/operator:incumbents"
 BY: Final = "incumbents"
@@ -42,6 +41,7 @@ with open(path, 'a+') as file:
     file.write('x')
 """
 """What programs begin with: I is the index, N how many pods of it have begun before."""
+ROOM: Final = {"cpu": "8", "memory": "32Gi", "pods": "1"}
 AT_ONCE: Final = 8.0
 """Seconds from the end of a pod to its successor, below which nobody calls it backed off."""
 PATIENCE: Final = 60.0
@@ -51,14 +51,11 @@ END: Final = 45.0
 
 
 @dataclass
-class Side:
+class Side(side.Side):
     """The story on one of the sides, in its own namespace."""
 
     story: Manifest
-    who: str
-    client: Client
     pods: Pods
-    namespace: str
     machine: str
     """Of the real node; pods of other stories run on machines of kwok."""
     shared: Path
@@ -72,11 +69,11 @@ class Side:
         await self._furnish()
         try:
             acts = self.story.get("acts", ["run"])
-            if not any(act.startswith("create") for act in acts):
-                acts = ["create", *acts]
+            if "submit" not in acts:
+                acts = ["submit", *acts]
             for act in [*acts, "end"]:
                 word, *more = str(act).split()
-                await ACTS[word](self, *more)
+                await getattr(self, word)(*more)
             await asyncio.sleep(self.story.get("after", SETTLE))
             await self._observe()
         finally:
@@ -84,40 +81,29 @@ class Side:
         return self.facts
 
     async def _furnish(self) -> None:
-        about = {"name": self.namespace}
-        await self.client.create(NAMESPACE.untyped(), {"metadata": about})
+        await new_namespace(self.client, self.namespace)
         if self.story.get("real"):
             self.shared.mkdir(parents=True)
             self.shared.chmod(0o777)
         else:
-            for number in range(MACHINES):
-                await self.client.create(NODE.untyped(), self._machine(number))
+            for name in self._machines:
+                await self.create(NODE, machine(name, ROOM, {BY: self.namespace}))
 
-        async def furnished() -> bool:
-            return await self.client.find(SERVICE_ACCOUNT, "default", self.namespace) is not None
-
-        await until(furnished, f"{self.namespace} has a ServiceAccount")
-
-    def _machine(self, number: int) -> Manifest:
-        about = {
-            "name": f"{self.namespace}-{number}",
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-            "labels": {BY: self.namespace},
-        }
-        room = {"cpu": "8", "memory": "32Gi", "pods": "1"}
-        return {"metadata": about, "status": {"capacity": room, "allocatable": room}}
+    @property
+    def _machines(self) -> list[str]:
+        return [f"{self.namespace}-{number}" for number in range(MACHINES)]
 
     async def _clear(self) -> None:
         for name in self.finalized:
             with suppress(KubeError):
                 await self._finalizers(name, [])
-        await self.client.delete(MUTATING_WEBHOOKS, self.namespace)
+        await self.delete(MUTATING_WEBHOOKS, self.namespace)
         with suppress(KubeError):
-            await self.client.delete(OBJECT[self.who], NAME, self.namespace)
-        await self.client.delete(NAMESPACE, self.namespace)
+            await self.delete(self.kind, NAME)
+        await self.delete(NAMESPACE, self.namespace)
         if not self.story.get("real"):
-            for number in range(MACHINES):
-                await self.client.delete(NODE, f"{self.namespace}-{number}")
+            for name in self._machines:
+                await self.delete(NODE, name)
 
     def manifest(self) -> Manifest:
         """Return the Job, or the ElasticJob with the same fields."""
@@ -128,8 +114,7 @@ class Side:
             "template": {"spec": self._pod()},
             **self.story.get("job", {}),
         }
-        about = {"name": NAME, "namespace": self.namespace}
-        return {"metadata": about, "spec": job if self.who == INCUMBENT else self._translated(job)}
+        return {"metadata": {"name": NAME}, "spec": self._translated(job) if self.ours else job}
 
     def _pod(self) -> Manifest:
         beside = [self._container(each) for each in self.story.get("beside", ())]
@@ -155,7 +140,8 @@ class Side:
         }
 
     def _container(self, given: Manifest, *, counted: bool = False) -> Manifest:
-        source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX[self.who]}']"}}
+        label = LABEL_INDEX if self.ours else INDEX_OF_JOB
+        source = {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}
         variables: list[Manifest] = [{"name": "INDEX", "valueFrom": source}]
         if counted:
             variables.append({"name": "COUNTED", "value": "yes"})
@@ -192,19 +178,15 @@ class Side:
             policy["successPolicy"] = "ChiefOrWorker0"
         rules = job.get("podFailurePolicy", {}).get("rules", ())
         by_code = [
-            {
-                "action": rule["action"],
-                "onExitCodes": {key: rule["onExitCodes"][key] for key in ("operator", "values")},
-            }
+            {"action": rule["action"], "onExitCodes": {key: codes[key] for key in ("operator", "values")}}
             for rule in rules
-            if "onExitCodes" in rule and rule["action"] in ("FailJob", "Ignore", "Count")
+            if (codes := rule.get("onExitCodes")) and rule["action"] in ("FailJob", "Ignore", "Count")
         ]
         if by_code:
             policy["failurePolicy"] = {"rules": by_code}
         whole = {name: job[name] for name in ("suspend", "managedBy") if name in job}
-        strategy = self.story.get("strategy", "Local")
         return {
-            "distributionStrategy": strategy,
+            "distributionStrategy": self.story.get("strategy", "Local"),
             **whole,
             "runPolicy": policy,
             "replicaSpecs": {"worker": worker},
@@ -213,33 +195,27 @@ class Side:
 
     # What is done
 
-    async def create(self) -> None:
-        await self.client.create(OBJECT[self.who], self.manifest())
+    async def submit(self) -> None:
+        await self.create(self.kind, self.manifest())
 
-    async def run(self, seconds: str = str(PATIENCE)) -> None:
+    async def run(self, seconds: float = PATIENCE) -> None:
         """Wait until each index has a pod that runs."""
+        indexes = [*map(str, range(self._size()))]
+        await self._await(lambda: all(map(self._running, indexes)), "all run", seconds)
 
-        async def runs() -> bool:
-            return all(self._running(str(index)) for index in range(self._size()))
-
-        await self._await(runs, "all run", float(seconds))
-
-    async def again(self, index: str, many: str = "2", seconds: str = str(PATIENCE)) -> None:
+    async def again(self, index: str, many: str = "2", seconds: float = PATIENCE) -> None:
         """Wait until an index has its second pod, or its `many`th, and that runs."""
 
-        async def runs() -> bool:
-            return len(self.pods.at(self.namespace, index)) >= int(many) and self._running(index)
+        def runs() -> bool:
+            return len(self.lives(index)) >= int(many) and self._running(index)
 
-        await self._await(runs, f"index {index} runs again", float(seconds))
+        await self._await(runs, f"index {index} runs again", seconds)
 
     async def over(self, index: str) -> None:
         """Wait until the newest pod of an index is over."""
-
-        async def ended() -> bool:
-            lives = self.pods.at(self.namespace, index)
-            return bool(lives) and lives[-1].ended is not None
-
-        await self._await(ended, f"index {index} is over", PATIENCE)
+        await self._await(
+            lambda: any(life.ended is not None for life in self.lives(index)[-1:]), f"index {index} is over"
+        )
 
     async def seconds(self, count: str) -> None:
         await asyncio.sleep(float(count))
@@ -254,16 +230,15 @@ class Side:
         """The kubelet does not take the pod, or takes it away: no container of it ends."""
         await self._end_pod(index, "Failed", None, reason)
 
-    async def delete(self, index: str, grace: str = "") -> None:
+    async def drop(self, index: str, grace: str = "") -> None:
         if life := self._newest(index):
-            seconds = int(grace) if grace else None
-            await self.client.delete(POD, life.name, self.namespace, grace=seconds)
+            await self.delete(POD, life.name, int(grace) if grace else None)
 
     async def tidy(self, index: str) -> None:
         """Delete the pods of an index that are over."""
-        for life in self.pods.at(self.namespace, index):
+        for life in self.lives(index):
             if life.phase in OVER:
-                await self.client.delete(POD, life.name, self.namespace)
+                await self.delete(POD, life.name)
 
     async def evict(self, index: str) -> None:
         if life := self._newest(index):
@@ -274,32 +249,31 @@ class Side:
     async def lose(self, index: str) -> None:
         """The machine of a pod goes, and does not come back."""
         if life := self._newest(index):
-            await self.client.delete(NODE, life.pod["spec"]["nodeName"])
+            await self.delete(NODE, life.pod["spec"]["nodeName"])
 
     async def gone(self, index: str) -> None:
         """Wait until the machine's pod is collected."""
-
-        async def collected() -> bool:
-            lives = self.pods.at(self.namespace, index)
-            return any(life.gone or life.leaves for life in lives)
-
-        await self._await(collected, f"a pod of index {index} goes", 120)
+        await self._await(
+            lambda: any(life.gone or life.leaves for life in self.lives(index)),
+            f"a pod of index {index} goes",
+            120,
+        )
 
     async def suspend(self) -> None:
-        await self._patch({"spec": {"suspend": True}})
+        await self._specify({"suspend": True})
 
     async def resume(self) -> None:
-        await self._patch({"spec": {"suspend": False}})
+        await self._specify({"suspend": False})
 
     async def remove(self) -> None:
         """Delete the job."""
-        await self.client.delete(OBJECT[self.who], NAME, self.namespace)
+        await self.delete(self.kind, NAME)
 
     async def scale(self, size: str) -> None:
         many = int(size)
         worker = {"replicas": many, "minReplicas": many, "maxReplicas": many}
         theirs, ours = {"parallelism": many, "completions": many}, {"replicaSpecs": {"worker": worker}}
-        await self._patch({"spec": theirs if self.who == INCUMBENT else ours})
+        await self._specify(ours if self.ours else theirs)
         self._resized = many
 
     _resized: int | None = None
@@ -330,17 +304,16 @@ class Side:
     async def limits(self, least: str) -> None:
         """A LimitRange with a least request; 0 takes it away."""
         if least == "0":
-            await self.client.delete(RANGE, "range", self.namespace)
+            await self.delete(RANGE, "range")
             return
         limit = {"type": "Container", "min": {"cpu": least}, "defaultRequest": {"cpu": least}}
-        about = {"name": "range", "namespace": self.namespace}
-        await self.client.create(RANGE, {"metadata": about, "spec": {"limits": [limit]}})
+        await self.create(RANGE, {"metadata": {"name": "range"}, "spec": {"limits": [limit]}})
         await asyncio.sleep(2)  # the API server's own copy
 
     async def admission(self, does: str) -> None:
         """A webhook of others for pods `mutates`, is `away` (each pod is refused), or `leaves`."""
         if does == "leaves":
-            await self.client.delete(MUTATING_WEBHOOKS, self.namespace)
+            await self.delete(MUTATING_WEBHOOKS, self.namespace)
             await asyncio.sleep(2)
             return
         where = self.webhook if does == "mutates" else {**self.webhook, "url": "https://127.0.0.1:1/"}
@@ -355,15 +328,13 @@ class Side:
             "timeoutSeconds": 2,
             "failurePolicy": "Fail",
         }
-        made = {"metadata": {"name": self.namespace}, "webhooks": [hook]}
-        await self.client.create(MUTATING_WEBHOOKS.untyped(), made)
+        await self.create(MUTATING_WEBHOOKS, {"metadata": {"name": self.namespace}, "webhooks": [hook]})
         await asyncio.sleep(2)
 
     async def machines(self, able: str) -> None:
         """The machines of the story take pods, or not: `on`, `off`."""
-        for number in range(MACHINES):
-            patch = {"spec": {"unschedulable": able == "off"}}
-            await self.client.merge_patch(NODE.untyped(), f"{self.namespace}-{number}", patch)
+        for name in self._machines:
+            await self.patch(NODE, name, {"spec": {"unschedulable": able == "off"}})
 
     async def look(self, seconds: str = "3") -> None:
         """Note how it is now, after all had time to settle."""
@@ -378,13 +349,15 @@ class Side:
             return str((await self._status())["end"]) != "none"
 
         if not self.story.get("endless"):
-            await self._await(is_over, "", float(seconds or self.story.get("within", END)))
+            await self._await(is_over, "", seconds or self.story.get("within", END))
 
     # How it is done
 
-    async def _await(self, ask: Callable[[], Awaitable[bool]], what: str, seconds: float) -> None:
+    async def _await(
+        self, ask: Callable[[], object | Awaitable[object]], what: str, seconds: float | str = PATIENCE
+    ) -> None:
         try:
-            await until(ask, what, seconds)
+            await until(ask, what, float(seconds))
         except AssertionError:
             if what:
                 self.facts[f"in vain: {what}"] = True
@@ -393,13 +366,17 @@ class Side:
         found: int = self.story.get("job", {}).get("parallelism", 2)
         return found if self._resized is None else self._resized
 
+    def lives(self, index: str) -> list[Life]:
+        """Return the pods that an index has had."""
+        return [each for each in self.pods.of[self.namespace].values() if each.index == index]
+
     def _newest(self, index: str) -> Life | None:
-        lives = [each for each in self.pods.at(self.namespace, index) if each.gone is None]
+        lives = [each for each in self.lives(index) if each.gone is None]
         return lives[-1] if lives else None
 
     def _running(self, index: str) -> bool:
         """Whether an index has a pod that runs, or on the real node, where that may be short, has run."""
-        lives = self.pods.at(self.namespace, index)
+        lives = self.lives(index)
         if not lives or lives[-1].leaves is not None or lives[-1].gone is not None:
             return False
         return lives[-1].phase in (("Running", *OVER) if self.story.get("real") else ("Running",))
@@ -410,7 +387,7 @@ class Side:
         if life is None or life.ended is not None:
             self.facts[f"no pod of index {index} to end"] = True
             return
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = timestamp(datetime.now(UTC))
         statuses = [
             {
                 "name": each["name"],
@@ -426,35 +403,31 @@ class Side:
         status: dict[str, Any] = {"phase": phase, "containerStatuses": statuses}
         if reason:
             status |= {"reason": reason, "message": f"Pod was rejected: {reason}"}
-        await self.client.merge_patch(
-            POD.untyped(), life.name, {"status": status}, self.namespace, subresource="status"
-        )
+        await self.patch(POD, life.name, {"status": status}, "status")
 
-    async def _patch(self, patch: Manifest) -> None:
-        await self.client.merge_patch(OBJECT[self.who], NAME, patch, self.namespace)
+    async def _specify(self, spec: Manifest) -> None:
+        await self.patch(self.kind, NAME, {"spec": spec})
 
     async def _finalizers(self, pod: str, names: list[str]) -> None:
         found = await self.client.get(POD.untyped(), pod, self.namespace)
         kept = [each for each in found["metadata"].get("finalizers", ()) if each != "example.com/others"]
-        patch = {"metadata": {"finalizers": [*kept, *names]}}
-        await self.client.merge_patch(POD.untyped(), pod, patch, self.namespace)
+        await self.patch(POD, pod, {"metadata": {"finalizers": [*kept, *names]}})
 
     # What is seen
 
     async def _status(self) -> Manifest:
         """Return end, reason, completed indexes and counted failures."""
-        found = await self.client.find(OBJECT[self.who], NAME, self.namespace)
+        found = await self.client.find(self.kind, NAME, self.namespace)
         if found is None:
             return {"end": "deleted", "reason": "", "succeeded": 0, "counted": 0}
         status = found.get("status", {})
         true = {each["type"]: each for each in status.get("conditions", ()) if each["status"] == "True"}
         last = next((true[each] for each in ("Complete", "Failed") if each in true), None)
-        if self.who == INCUMBENT:
-            succeeded, counted = _count(status.get("completedIndexes", "")), status.get("failed", 0)
-        else:
-            worker = status.get("replicaStatuses", {}).get("worker", {})
-            succeeded = worker.get("succeeded", 0)
+        if self.ours:
+            succeeded = status.get("replicaStatuses", {}).get("worker", {}).get("succeeded", 0)
             counted = await self._counted()
+        else:
+            succeeded, counted = _count(status.get("completedIndexes", "")), status.get("failed", 0)
         reason = last["reason"] if last and last["type"] == "Failed" else ""
         return {
             "end": last["type"] if last else "none",
@@ -484,22 +457,13 @@ class Side:
         left = Counter(life.phase for life in lives if life.gone is None)
         self.facts["pods that stay"] = dict(sorted(left.items()))
         for index in sorted({life.index for life in lives}):
-            mine = self.pods.at(self.namespace, index)
+            mine = self.lives(index)
             self.facts[f"pods of index {index}"] = len(mine)
             self.facts[f"successors of index {index}"] = [_when(*pair) for pair in pairwise(mine)]
             grace = [life.pod["metadata"].get("deletionGracePeriodSeconds") for life in mine if life.leaves]
             self.facts[f"grace of index {index}"] = grace
 
 
-ACTS: Final[dict[str, Callable[..., Awaitable[None]]]] = {
-    act.__name__: act
-    for act in (
-        Side.create, Side.run, Side.again, Side.over, Side.seconds, Side.succeed, Side.fail, Side.refuse,
-        Side.delete, Side.tidy, Side.evict, Side.lose, Side.gone, Side.suspend, Side.resume, Side.remove,
-        Side.scale, Side.hold, Side.release, Side.quota, Side.limits, Side.admission, Side.machines,
-        Side.look, Side.end,
-    )
-}  # fmt: skip
 SPENT: Final = "one is spent"
 SAME: Final = {
     "FailedIndexes": SPENT,

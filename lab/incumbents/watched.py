@@ -1,10 +1,10 @@
-"""All pods of a plane as they were stored, one change after another."""
+"""Objects of a plane as they were stored, one change after another; and the lives of its pods."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,8 +16,7 @@ from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import POD
+from elasticjob.kube.objects.kinds import Kind, Manifest
 
 INDEX_OF_JOB: Final = "batch.kubernetes.io/job-completion-index"
 OVER: Final = ("Succeeded", "Failed")
@@ -61,36 +60,44 @@ class Pods:
 
     of: dict[str, dict[str, Life]] = field(default_factory=lambda: defaultdict(dict))
 
-    def heard(self, change: Change) -> None:
+    def hear(self, pod: Manifest, gone: bool) -> None:
         now = asyncio.get_running_loop().time()
-        item = change.new or change.old
-        assert item is not None
-        known = self.of[item.key.namespace]
-        pod: dict[str, Any] = msgspec.json.decode(item.raw, type=dict)
-        life = known.setdefault(pod["metadata"]["uid"], Life(pod, now))
+        about = pod["metadata"]
+        life = self.of[about["namespace"]].setdefault(about["uid"], Life(pod, now))
         life.pod = pod
-        if pod["metadata"].get("deletionTimestamp") and life.leaves is None:
+        if about.get("deletionTimestamp") and life.leaves is None:
             life.leaves = now
-        if change.new is None:
+        if gone:
             life.gone = now
         if life.ended is None and (life.phase in OVER or life.gone or _all_have_ended(pod)):
             life.ended = now
 
-    def at(self, namespace: str, index: str) -> list[Life]:
-        """Return the pods that an index has had."""
-        return [each for each in self.of[namespace].values() if each.index == index]
+
+Hear = Callable[[Manifest, bool], None]
+"""Hears of an object as it is stored now, or was last: and whether it is gone."""
 
 
 @asynccontextmanager
-async def watched(client: Client) -> AsyncIterator[Pods]:
-    """All pods of the plane from now on, while the block lasts."""
-    pods, cache = Pods(), Cache(POD.untyped())
-    cache.subscribe(pods.heard)
-    task = asyncio.create_task(Informer(client, cache).run())
+async def followed(client: Client, hears: Mapping[Kind[Any], Hear]) -> AsyncIterator[None]:
+    """Have all objects of some kinds heard of from now on, while the block lasts."""
+    tasks = [asyncio.create_task(_follow(client, kind, hear)) for kind, hear in hears.items()]
     try:
-        yield pods
+        yield
     finally:
-        task.cancel()
+        for task in tasks:
+            task.cancel()
+
+
+async def _follow(client: Client, kind: Kind[Any], hear: Hear) -> None:
+    cache = Cache[Any](kind.untyped())
+
+    def tell(change: Change) -> None:
+        item = change.new or change.old
+        assert item is not None
+        hear(msgspec.json.decode(item.raw, type=dict), change.new is None)
+
+    cache.subscribe(tell)
+    await Informer(client, cache).run()
 
 
 def _all_have_ended(pod: Manifest) -> bool:

@@ -39,6 +39,7 @@ from lab.virtual.server import Server
 
 TEAM: Final = "ml"
 SPOT: Final = "spot"
+MACHINES: Final = ("n1", "n2", "n3")
 SETTINGS: Final = (FLAVOR, CLUSTER_QUEUE, LOCAL_QUEUE)
 TOLERATION: Final = {"key": SPOT, "operator": "Exists", "effect": "NoSchedule"}
 
@@ -72,7 +73,7 @@ class World:
         self.kueue = Kueue(self.server)
         self.server.listen(self._heard)
         self.server.fault = self._fault
-        for name in ("n1", "n2", "n3"):
+        for name in MACHINES:
             self.server.put(NODE, node(name))
         self.server.put(FLAVOR, queues.flavor())
         self.server.put(FLAVOR, spot_flavor())
@@ -233,7 +234,7 @@ class World:
             self._later(0.05, 3, self._foreign_leaves, name)
 
     def _foreign_leaves(self, name: str) -> None:
-        found = self.server.found(WORKLOAD, name, TEAM)
+        found = self.there(WORKLOAD, name)
         if found is None or not is_true(found, "Evicted") or not kueues.reserved(found):
             return
         reason = kueues.condition(found, "Evicted")[1]
@@ -259,7 +260,7 @@ class World:
             self._later(0.05, 4, self._leaves, name, uid)
 
     def _pod(self, name: str, uid: str) -> Manifest | None:
-        found = self.server.found(POD, name, TEAM)
+        found = self.there(POD, name)
         return found if found and found["metadata"]["uid"] == uid else None
 
     def _starts(self, name: str, uid: str) -> None:
@@ -275,7 +276,7 @@ class World:
         pod = self._pod(name, uid)
         if pod is None:
             return
-        there = self.server.found(NODE, pod["spec"].get("nodeName", ""))
+        there = self.there(NODE, pod["spec"].get("nodeName", ""))
         if there is not None and pod["status"]["phase"] == "Running" and self.chance.random() < 0.5:
             pod = kubelet.end(self.server, pod, 143)
         if there is not None or not pod["spec"].get("nodeName"):
@@ -298,22 +299,68 @@ class World:
         every = self.server.every(WORKLOAD)
         return [each for each in every if LABEL_JOB not in each["metadata"].get("labels", {})]
 
+    def there(self, kind: Kind[Any], name: str) -> Manifest | None:
+        return self.server.found(kind, name, TEAM if kind.namespaced else "")
+
+    def add(self, kind: Kind[Any], made: Manifest) -> None:
+        """An object comes, unless one of its name is there."""
+        if self.there(kind, made["metadata"]["name"]) is None:
+            self.server.put(kind, made)
+
+    def change(self, kind: Kind[Any], name: str, **spec: Any) -> None:
+        """Fields of the spec of an object change, if it is there."""
+        if found := self.there(kind, name):
+            self.server.change(kind, found, spec={**found["spec"], **spec})
+
+    def remove(self, kind: Kind[Any], name: str) -> None:
+        """An object is deleted, if it is there."""
+        if found := self.there(kind, name):
+            self.server.remove(kind, found)
+
+    # jobs
+
     def arrive(self, made: Manifest) -> None:
-        if self.server.found(ELASTICJOB, made["metadata"]["name"], TEAM) is None:
-            self.server.put(ELASTICJOB, made)
+        self.add(ELASTICJOB, made)
+
+    def change_job(self, name: str, **spec: Any) -> None:
+        self.change(ELASTICJOB, name, **spec)
+
+    def change_workers(self, name: str, **fields: Any) -> None:
+        if found := self.there(ELASTICJOB, name):
+            roles = found["spec"]["replicaSpecs"]
+            self.change_job(name, replicaSpecs={**roles, "worker": {**roles["worker"], **fields}})
+
+    def bound(self, name: str) -> None:
+        """The user changes the minimum of a job, as far as its size allows."""
+        if found := self.there(ELASTICJOB, name):
+            size, unit = found["spec"]["replicaSpecs"]["worker"]["replicas"], found["spec"].get("nodeUnit", 1)
+            self.change_workers(name, minReplicas=unit * self.chance.randint(1, max(1, size // unit)))
+
+    def plan(self, name: str, *, manual: bool, **worker: Any) -> None:
+        metadata = {"name": f"plan-{self.server.version}", "namespace": TEAM}
+        spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": {"worker": worker}}
+        self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
+
+    def autoscale(self, name: str, replicas: int) -> None:
+        """An autoscaler writes the JobResource's scale subresource, or an older tool its sizes."""
+        if (found := self.there(JOBRESOURCE, name)) is None:
+            return
+        if self.chance.random() < 0.7:
+            self.change(JOBRESOURCE, name, replicas=replicas)
+        else:
+            roles = found["spec"]["replicaResourceSpecs"]
+            sizes = {**roles, "worker": {**roles["worker"], "replicas": replicas}}
+            self.change(JOBRESOURCE, name, replicaResourceSpecs=sizes)
+
+    def delete_job(self, name: str) -> None:
+        self.remove(ELASTICJOB, name)
 
     # a DIJob, and what di-server does
 
-    def play(self, name: str, queue: str) -> None:
-        """A DIJob comes."""
-        if self.server.found(DIJOB, name, TEAM) is None:
-            self.server.put(DIJOB, dijob(name, queue))
-
     def add_players(self, name: str, count: int) -> None:
         """Its coordinator, which runs, asks for collectors."""
-        found = self.server.found(DIJOB, name, TEAM)
-        mine = [p for p in self.server.every(POD) if p["metadata"]["name"] == di.coordinator(name)]
-        if found and [p["status"]["phase"] for p in mine] == ["Running"]:
+        found, mine = self.there(DIJOB, name), self.there(POD, di.coordinator(name))
+        if found and mine and mine["status"]["phase"] == "Running":
             made = DIJOB.decode(msgspec.json.encode(found))
             for number in range(count):
                 one = f"{name}-collector-{self.server.version}-{number}"
@@ -324,86 +371,42 @@ class World:
         """The collectors that are there."""
         return [p for p in self.server.every(POD) if "-collector-" in p["metadata"]["name"]]
 
-    def change_job(self, name: str, **spec: Any) -> None:
-        if found := self.server.found(ELASTICJOB, name, TEAM):
-            self.server.change(ELASTICJOB, found, spec={**found["spec"], **spec})
-
-    def resize(self, name: str, replicas: int) -> None:
-        if found := self.server.found(ELASTICJOB, name, TEAM):
-            roles = found["spec"]["replicaSpecs"]
-            worker = {**roles["worker"], "replicas": replicas}
-            self.change_job(name, replicaSpecs={**roles, "worker": worker})
-
-    def bound(self, name: str) -> None:
-        """The user changes the minimum of a job, as far as its size allows."""
-        if found := self.server.found(ELASTICJOB, name, TEAM):
-            roles, unit = found["spec"]["replicaSpecs"], found["spec"].get("nodeUnit", 1)
-            least = unit * self.chance.randint(1, max(1, roles["worker"]["replicas"] // unit))
-            worker = {**roles["worker"], "minReplicas": least}
-            self.change_job(name, replicaSpecs={**roles, "worker": worker})
-
-    def plan(self, name: str, replicas: int, manual: bool) -> None:
-        metadata = {"name": f"plan-{self.server.version}", "namespace": TEAM}
-        sizes = {"worker": {"replicas": replicas}}
-        spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": sizes}
-        self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
-
-    def plan_amounts(self, name: str, cpu: int, manual: bool) -> None:
-        metadata = {"name": f"plan-{self.server.version}", "namespace": TEAM}
-        sizes = {"worker": {"resource": {"cpu": str(cpu)}}}
-        spec = {"ownerJob": name, "manualScaling": manual, "replicaResourceSpecs": sizes}
-        self.server.put(SCALEPLAN, {"metadata": metadata, "spec": spec})
-
-    def delete_job(self, name: str) -> None:
-        if found := self.server.found(ELASTICJOB, name, TEAM):
-            self.server.remove(ELASTICJOB, found)
+    # Workloads, and queues
 
     def activate(self, name: str, active: bool) -> None:
         """An administrator deactivates a Workload, or activates it again."""
-        found = self.server.found(WORKLOAD, name, TEAM)
-        if found is None:
-            return
-        if not active and kueues.reserved(found):
+        found = self.there(WORKLOAD, name)
+        if found and not active and kueues.reserved(found):
             self.excused[quota.chain_of(found)] = name
-        self.server.change(WORKLOAD, found, spec={**found["spec"], "active": active})
+        self.change(WORKLOAD, name, active=active)
 
     def come(self, name: str, queue: str, cpu: int, priority: int, *, spot: bool = False) -> None:
         """A plain Workload of someone else."""
-        if self.server.found(WORKLOAD, name, TEAM) is None:
-            made = queues.workload(name, TEAM, queue, cpu, {"cpu": "1"}, priority=priority)
-            if spot:
-                made["spec"]["podSets"][0]["template"]["spec"]["tolerations"] = [TOLERATION]
-            self.server.put(WORKLOAD, made)
-
-    def autoscale(self, name: str, replicas: int) -> None:
-        """An autoscaler writes the JobResource's scale subresource, or an older tool its sizes."""
-        found = self.server.found(JOBRESOURCE, name, TEAM)
-        if found and self.chance.random() < 0.7:
-            self.server.change(JOBRESOURCE, found, spec={**found["spec"], "replicas": replicas})
-        elif found:
-            roles = found["spec"]["replicaResourceSpecs"]
-            worker = {**roles["worker"], "replicas": replicas}
-            sizes = {**roles, "worker": worker}
-            self.server.change(JOBRESOURCE, found, spec={**found["spec"], "replicaResourceSpecs": sizes})
+        made = queues.workload(name, TEAM, queue, cpu, {"cpu": "1"}, priority=priority)
+        if spot:
+            made["spec"]["podSets"][0]["template"]["spec"]["tolerations"] = [TOLERATION]
+        self.add(WORKLOAD, made)
 
     def go(self, name: str) -> None:
-        if found := self.server.found(WORKLOAD, name, TEAM):
-            self.server.remove(WORKLOAD, found)
+        self.remove(WORKLOAD, name)
 
-    def stop_queue(self, kind: Any, name: str, policy: str) -> None:
-        found = self.server.found(kind, name, TEAM if kind.namespaced else "")
-        assert found is not None
-        self.server.change(kind, found, spec={**found["spec"], "stopPolicy": policy})
+    def stop_queues(self, policy: str) -> None:
+        """All queues stop, or go on."""
+        for name in ("a", "b"):
+            for kind in (LOCAL_QUEUE, CLUSTER_QUEUE):
+                self.change(kind, name, stopPolicy=policy)
 
     def set_queue(self, made: Manifest) -> None:
         """Give a ClusterQueue another spec."""
-        found = self.server.found(CLUSTER_QUEUE, made["metadata"]["name"])
+        found = self.there(CLUSTER_QUEUE, made["metadata"]["name"])
         assert found is not None
         self.server.change(CLUSTER_QUEUE, found, spec=made["spec"])
 
+    # machines and pods
+
     def lose(self, machine: str) -> None:
-        if found := self.server.found(NODE, machine):
-            self.server.remove(NODE, found)
+        if self.there(NODE, machine):
+            self.remove(NODE, machine)
             self._later(5, 40, self._collect_pods, machine)
 
     def _collect_pods(self, machine: str) -> None:
@@ -413,17 +416,12 @@ class World:
                 self.server.remove(POD, pod, grace=0)
 
     def find(self, machine: str) -> None:
-        if not self.server.found(NODE, machine):
-            self.server.put(NODE, node(machine))
+        self.add(NODE, node(machine))
 
     def end_pod(self, name: str, code: int) -> None:
-        pod = self.server.found(POD, name, TEAM)
+        pod = self.there(POD, name)
         if pod and pod["status"]["phase"] == "Running":
             kubelet.end(self.server, pod, code)
-
-    def delete_pod(self, name: str) -> None:
-        if pod := self.server.found(POD, name, TEAM):
-            self.server.remove(POD, pod)
 
 
 def spot_flavor() -> Manifest:

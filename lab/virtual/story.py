@@ -16,7 +16,7 @@ from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, NE
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from lab.truths.quota import flavors, holds, is_true, request, told
-from lab.virtual.cluster import TEAM, Broken, World, job
+from lab.virtual.cluster import MACHINES, TEAM, Broken, World, dijob, job
 from lab.virtual.kueue import Mode, order
 
 QUIET: Final = 200.0
@@ -48,7 +48,7 @@ async def tell(seed: int, events: int = 24, *, verbose: bool = False) -> World:
         for each in world.server.every(DIJOB):
             world.server.remove(DIJOB, each)
         for each in world.foreign():
-            world.go(each["metadata"]["name"])
+            world.server.remove(WORKLOAD, each)
         await _rest(world, seed)
         if wrong := at_the_end(world):
             raise _broken(world, seed, "at the end", wrong)
@@ -92,11 +92,9 @@ def _heal(world: World) -> None:
     world.kueue_starts()
     if world.operator is None:
         world.start()
-    for name in ("n1", "n2", "n3"):
+    for name in MACHINES:
         world.find(name)
-    for name in ("a", "b"):
-        world.stop_queue(LOCAL_QUEUE, name, "None")
-        world.stop_queue(CLUSTER_QUEUE, name, "None")
+    world.stop_queues("None")
     for each in world.server.every(WORKLOAD):
         if not each["spec"].get("active", True) and LABEL_JOB not in each["metadata"].get("labels", {}):
             world.activate(each["metadata"]["name"], True)
@@ -349,8 +347,12 @@ def _any(world: World, kind: Any) -> str:
     return world.chance.choice(found) if found else ""
 
 
+def _one_of(world: World, found: list[Manifest]) -> str:
+    return world.chance.choice(found)["metadata"]["name"] if found else ""
+
+
 def _resize(world: World) -> None:
-    world.resize(_any(world, ELASTICJOB), world.chance.randint(1, 7))
+    world.change_workers(_any(world, ELASTICJOB), replicas=world.chance.randint(1, 7))
 
 
 def _resume(world: World) -> None:
@@ -360,12 +362,14 @@ def _resume(world: World) -> None:
 
 def _plan(world: World) -> None:
     if name := _any(world, ELASTICJOB):
-        world.plan(name, world.chance.randint(1, 7), world.chance.random() < 0.5)
+        replicas, manual = world.chance.randint(1, 7), world.chance.random() < 0.5
+        world.plan(name, manual=manual, replicas=replicas)
 
 
 def _plan_amounts(world: World) -> None:
     if name := _any(world, ELASTICJOB):
-        world.plan_amounts(name, world.chance.choice((1, 1, 2, 3)), world.chance.random() < 0.5)
+        cpu, manual = world.chance.choice((1, 1, 2, 3)), world.chance.random() < 0.5
+        world.plan(name, manual=manual, resource={"cpu": str(cpu)})
 
 
 def _come(world: World) -> None:
@@ -382,10 +386,6 @@ def _hopeless(world: World) -> None:
         world.come(f"h{number}", queue, 99, 9)
 
 
-def _autoscale(world: World) -> None:
-    world.autoscale(_any(world, JOBRESOURCE), world.chance.randint(1, 7))
-
-
 def _change_queue(world: World) -> None:
     """A user names another queue, where no webhook refuses it."""
     if found := world.server.found(ELASTICJOB, _any(world, ELASTICJOB), TEAM):
@@ -395,12 +395,8 @@ def _change_queue(world: World) -> None:
 
 def _refuse(world: World) -> None:
     """Kueue does not admit a Workload for a reason that cannot be read."""
-    if found := world.foreign():
-        world.kueue.refused.add(world.chance.choice(found)["metadata"]["name"])
-
-
-def _play(world: World) -> None:
-    world.play(f"d{world.chance.randint(0, 1)}", world.chance.choice("ab"))
+    if name := _one_of(world, world.foreign()):
+        world.kueue.refused.add(name)
 
 
 def _add_players(world: World) -> None:
@@ -408,24 +404,9 @@ def _add_players(world: World) -> None:
         world.add_players(name, world.chance.randint(1, 3))
 
 
-def _remove_player(world: World) -> None:
-    if found := world.players():
-        world.delete_pod(world.chance.choice(found)["metadata"]["name"])
-
-
-def _end_play(world: World) -> None:
-    if found := world.server.every(DIJOB):
-        world.server.remove(DIJOB, world.chance.choice(found))
-
-
 def _change_pods(world: World) -> None:
     """An admission webhook of others changes what pods ask for, or does so no more."""
     world.server.halves = not world.server.halves
-
-
-def _go(world: World) -> None:
-    if found := world.foreign():
-        world.go(world.chance.choice(found)["metadata"]["name"])
 
 
 def _activate(world: World) -> None:
@@ -434,14 +415,8 @@ def _activate(world: World) -> None:
 
 
 def _stop(world: World) -> None:
-    kind = world.chance.choice((LOCAL_QUEUE, CLUSTER_QUEUE))
-    world.stop_queue(kind, world.chance.choice("ab"), world.chance.choice(("Hold", "HoldAndDrain")))
-
-
-def _go_on(world: World) -> None:
-    for name in "ab":
-        for kind in (LOCAL_QUEUE, CLUSTER_QUEUE):
-            world.stop_queue(kind, name, "None")
+    kind, name = world.chance.choice((LOCAL_QUEUE, CLUSTER_QUEUE)), world.chance.choice("ab")
+    world.change(kind, name, stopPolicy=world.chance.choice(("Hold", "HoldAndDrain")))
 
 
 async def _restart(world: World) -> None:
@@ -504,7 +479,7 @@ def _stall(world: World) -> None:
 
 
 def _lose(world: World) -> None:
-    machine = world.chance.choice(("n1", "n2", "n3"))
+    machine = world.chance.choice(MACHINES)
     world.lose(machine)
     asyncio.get_running_loop().call_later(world.chance.choice((0.5, 5, 60)), world.find, machine)
 
@@ -516,27 +491,28 @@ def _end_pod(world: World) -> None:
 
 EVENTS: Final[tuple[tuple[str, Event], ...]] = (
     *(("a job arrives", _arrive),) * 4,
-    *(("a user resizes", _resize),) * 3,
-    ("a user changes the minimum", lambda world: world.bound(_any(world, ELASTICJOB))),
+    *(("a user resizes", lambda w: w.change_workers(_any(w, ELASTICJOB), replicas=w.chance.randint(1, 7))),)
+    * 3,
+    ("a user changes the minimum", lambda w: w.bound(_any(w, ELASTICJOB))),
     *(("a plan", _plan),) * 2,
     *(("a plan for other amounts", _plan_amounts),) * 2,
-    ("a user suspends", lambda world: world.change_job(_any(world, ELASTICJOB), suspend=True)),
+    ("a user suspends", lambda w: w.change_job(_any(w, ELASTICJOB), suspend=True)),
     *(("a user resumes", _resume),) * 2,
-    ("a job is deleted", lambda world: world.delete_job(_any(world, ELASTICJOB))),
+    ("a job is deleted", lambda w: w.delete_job(_any(w, ELASTICJOB))),
     *(("another Workload comes", _come),) * 3,
-    *(("another Workload goes", _go),) * 2,
+    *(("another Workload goes", lambda w: w.go(_one_of(w, w.foreign()))),) * 2,
     ("hopeless Workloads come", _hopeless),
-    *(("an autoscaler resizes", _autoscale),) * 2,
+    *(("an autoscaler resizes", lambda w: w.autoscale(_any(w, JOBRESOURCE), w.chance.randint(1, 7))),) * 2,
     ("a webhook changes pods", _change_pods),
     ("a user names another queue", _change_queue),
     ("Kueue refuses a Workload", _refuse),
-    ("a DIJob arrives", _play),
+    ("a DIJob arrives", lambda w: w.add(DIJOB, dijob(f"d{w.chance.randint(0, 1)}", w.chance.choice("ab")))),
     *(("players come", _add_players),) * 2,
-    ("a player goes", _remove_player),
-    ("a DIJob is deleted", _end_play),
+    ("a player goes", lambda w: w.remove(POD, _one_of(w, w.players()))),
+    ("a DIJob is deleted", lambda w: w.remove(DIJOB, _one_of(w, w.server.every(DIJOB)))),
     ("a Workload is deactivated or activated", _activate),
     ("a queue stops", _stop),
-    *(("the queues go on", _go_on),) * 2,
+    *(("the queues go on", lambda w: w.stop_queues("None")),) * 2,
     *(("the operator is killed", _restart),) * 2,
     ("Kueue is down", _kueue),
     ("Kueue is uninstalled, and installed anew", _uninstall),
@@ -545,5 +521,5 @@ EVENTS: Final[tuple[tuple[str, Event], ...]] = (
     *(("a watch stalls", _stall),) * 2,
     ("a machine is lost", _lose),
     ("a pod ends", _end_pod),
-    ("a pod is deleted", lambda world: world.delete_pod(_any(world, POD))),
+    ("a pod is deleted", lambda w: w.remove(POD, _any(w, POD))),
 )

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.common import LABEL_ROLE
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
-from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD
@@ -27,10 +21,13 @@ from lab import programs
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
-from lab.explained import Explained
+from lab.clusters.plane.pretended import machine
+from lab.incumbents import side
 from lab.incumbents.hpa.external import METRIC, Loads, external_metrics
-from lab.incumbents.oracle import INCUMBENT, OURS, Facts, Oracle, Play, Seen
-from lab.incumbents.watched import Pods, watched
+from lab.incumbents.oracle import INCUMBENT, OURS, Explained, Facts, Oracle, Play, Seen
+from lab.incumbents.rest import at_rest
+from lab.incumbents.side import QUOTA
+from lab.incumbents.watched import Hear, Life, Pods, followed
 from lab.paths import DOCS
 from lab.processes import Process
 from lab.waiting import until
@@ -40,10 +37,8 @@ QUIET: Final = 9.0
 """Seconds without a change after which a side is at rest: four looks of the autoscaler."""
 UNLIKE: Final = 25.0
 """The same where the sides differ."""
-LONGEST: Final = 90.0
 DEPLOYMENT: Final = Kind("apps", "v1", "Deployment", "deployments", dict)
 HPA: Final = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", dict)
-QUOTA: Final = Kind("", "v1", "ResourceQuota", "resourcequotas", dict)
 EACH: Final = {"type": "Pods", "value": 100, "periodSeconds": 1}
 AT_ONCE: Final = {"stabilizationWindowSeconds": 0, "policies": [EACH]}
 NAME: Final = "it"
@@ -55,7 +50,6 @@ SET: Final = ("quota", "window", "most")
 """Acts that say what is there before the story begins."""
 
 Act = tuple[str, Any]
-Ear = tuple[Kind[Any], Callable[[Change], None]]
 STORIES: Final[Mapping[str, Sequence[Act]]] = {
     "up": [("load", 40)],
     "down": [("load", 50), ("load", 20)],
@@ -80,17 +74,18 @@ class Heard:
     sizes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     wishes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
-    def target(self, change: Change) -> None:
-        if change.new is None:
-            return
-        spec: Manifest = msgspec.json.decode(change.new.raw)["spec"]
-        _add(self.sizes[change.new.key.namespace], 0 if spec.get("suspend") else spec.get("replicas", 0))
+    @property
+    def hears(self) -> Mapping[Kind[Any], Hear]:
+        return {DEPLOYMENT: self.target, JOBRESOURCE: self.target, HPA: self.autoscaler}
 
-    def autoscaler(self, change: Change) -> None:
-        if change.new is not None:
-            status: Manifest = msgspec.json.decode(change.new.raw).get("status") or {}
-            if wish := status.get("desiredReplicas"):
-                _add(self.wishes[change.new.key.namespace], wish)
+    def target(self, found: Manifest, gone: bool) -> None:
+        size = 0 if found["spec"].get("suspend") else found["spec"].get("replicas", 0)
+        if not gone:
+            _add(self.sizes[found["metadata"]["namespace"]], size)
+
+    def autoscaler(self, found: Manifest, gone: bool) -> None:
+        if not gone and (wish := found.get("status", {}).get("desiredReplicas")):
+            _add(self.wishes[found["metadata"]["namespace"]], wish)
 
 
 CONTAINER: Final[Manifest] = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1"}}}
@@ -109,86 +104,82 @@ def _add(numbers: list[int], number: int) -> None:
 
 
 @dataclass
-class Side:
+class Side(side.Side):
     """A Deployment or a job in a namespace of its own, under an autoscaler."""
 
-    client: Client
     heard: Heard
     pods: Pods
     loads: Loads
-    namespace: str
-    ours: bool
     marks: tuple[int, int, int, int] = (0, 0, 0, 0)
     own: int = 0
     """Changes of the size since then that were not the autoscaler's."""
+
+    @property
+    def kind(self) -> Kind[Any]:
+        return super().kind if self.ours else DEPLOYMENT
 
     async def begin(self, story: Sequence[Act]) -> None:
         await self.client.create(NAMESPACE.untyped(), {"metadata": {"name": self.namespace}})
         quota, window, most = (dict(story).get(each) for each in SET)
         if pods := quota or (None if self.ours else most):
             await self.limit(pods)
-        await self.make(self.target(queued=quota is not None, most=most or MOST))
-        await self.make(self.autoscaler(window or 0))
+        await self.make(self.kind, self.target(queued=quota is not None, most=most or MOST))
+        await self.make(HPA, self.autoscaler(window or 0))
         await until(self.has_begun, f"{self.namespace} has two pods and an autoscaler that looks")
 
     async def has_begun(self) -> bool:
         return len(self.live()) == 2 and bool(self.heard.wishes[self.namespace])
 
-    async def make(self, made: tuple[Kind[Any], Manifest]) -> None:
-        kind, body = made
-        await self.client.create(kind, {**body, "metadata": self.named(body.get("metadata", {}))})
-
-    def named(self, about: Manifest) -> Manifest:
-        return {"name": NAME, "namespace": self.namespace, **about}
+    async def make(self, kind: Kind[Any], body: Manifest) -> None:
+        await self.create(kind, {**body, "metadata": {"name": NAME, **body.get("metadata", {})}})
 
     async def limit(self, pods: int) -> None:
         """Quota for so many pods: of the namespace, or of a queue of Kueue."""
         if not self.ours:
-            await self.make((QUOTA, {"spec": {"hard": {"pods": str(pods)}}}))
+            await self.make(QUOTA, {"spec": {"hard": {"pods": str(pods)}}})
             return
         queue = queues.cluster_queue(self.namespace, {"cpu": str(pods)})
-        await self.client.create(queues.CLUSTER_QUEUE, queue)
-        await self.client.create(queues.LOCAL_QUEUE, queues.local_queue("q", self.namespace, self.namespace))
+        await self.create(queues.CLUSTER_QUEUE, queue)
+        await self.create(queues.LOCAL_QUEUE, queues.local_queue("q", self.namespace, self.namespace))
 
-    def target(self, *, queued: bool, most: int) -> tuple[Kind[Any], Manifest]:
+    def target(self, *, queued: bool, most: int) -> Manifest:
         if not self.ours:
             labels = {"app": NAME}
             spec = {"replicas": 2, "selector": {"matchLabels": labels}}
-            return DEPLOYMENT, {"spec": {**spec, "template": {"metadata": {"labels": labels}, "spec": PAUSE}}}
+            return {"spec": {**spec, "template": {"metadata": {"labels": labels}, "spec": PAUSE}}}
         labels = {"kueue.x-k8s.io/queue-name": "q"} if queued else {}
-        return ELASTICJOB.untyped(), {"metadata": {"labels": labels}, "spec": job_of(most)}
+        return {"metadata": {"labels": labels}, "spec": job_of(most)}
 
-    def autoscaler(self, window: int) -> tuple[Kind[Any], Manifest]:
+    def autoscaler(self, window: int) -> Manifest:
         kind = JOBRESOURCE if self.ours else DEPLOYMENT
         external = {"metric": {"name": METRIC}, "target": {"type": "AverageValue", "averageValue": "10"}}
-        spec = {
+        spec: Manifest = {
             "scaleTargetRef": {"apiVersion": kind.api_version, "kind": kind.name, "name": NAME},
             "minReplicas": 1,
             "maxReplicas": MOST,
             "metrics": [{"type": "External", "external": external}],
             "behavior": {"scaleUp": AT_ONCE, "scaleDown": {**AT_ONCE, "stabilizationWindowSeconds": window}},
         }
-        return HPA, {"spec": spec}
+        return {"spec": spec}
 
-    async def patch(self, ours: Manifest, theirs: Manifest) -> None:
-        kind, spec = (ELASTICJOB.untyped(), ours) if self.ours else (DEPLOYMENT, theirs)
+    async def respecify(self, ours: Manifest, theirs: Manifest) -> None:
+        """Change the spec as its user does."""
         self.own += 1
-        await self.client.merge_patch(kind, NAME, {"spec": spec}, self.namespace)
+        await self.patch(self.kind, NAME, {"spec": ours if self.ours else theirs})
 
     async def end(self) -> None:
         """The pods of a job succeed; a Deployment has no end, and is deleted."""
         if not self.ours:
-            await self.client.delete(DEPLOYMENT, NAME, self.namespace)
+            await self.delete(DEPLOYMENT, NAME)
             return
-        pods, done = POD.untyped(), {"status": {"phase": "Succeeded"}}
         for name in self.live():
-            await self.client.merge_patch(pods, name, done, self.namespace, subresource="status")
+            await self.patch(POD, name, {"status": {"phase": "Succeeded"}}, "status")
 
     def live(self) -> list[str]:
         return [each.name for each in self.workers if each.lives]
 
     @property
-    def workers(self) -> list[Any]:
+    def workers(self) -> list[Life]:
         every = self.pods.of[self.namespace].values()
         return [each for each in every if each.pod["metadata"]["labels"].get(LABEL_ROLE, WORKER) == WORKER]
 
@@ -227,18 +218,10 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
             pair = plane.pki.server("metrics", ["127.0.0.1", "localhost"])
             loads = await stack.enter_async_context(external_metrics(client, pair))
             operator = await stack.enter_async_context(programs.operator(plane.kubeconfig, folder))
-            await client.create(NODE.untyped(), MACHINE)
+            await client.create(NODE.untyped(), machine("m1", {"cpu": "1k", "memory": "1Ti", "pods": "1k"}))
             await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
-            pods, heard = await stack.enter_async_context(watched(client)), Heard()
-            ears: tuple[Ear, ...] = (
-                (DEPLOYMENT, heard.target),
-                (JOBRESOURCE, heard.target),
-                (HPA, heard.autoscaler),
-            )
-            for kind, hear in ears:
-                cache = Cache(kind.untyped())
-                cache.subscribe(hear)
-                stack.callback(asyncio.create_task(Informer(client, cache).run()).cancel)
+            pods, heard = Pods(), Heard()
+            await stack.enter_async_context(followed(client, {POD: pods.hear, **heard.hears}))
 
             others, done = len({*stories} - {ALONE}), asyncio.Semaphore(0)
 
@@ -247,7 +230,7 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
                     await done.acquire()
                 number = [*STORIES].index(name)
                 sides = {
-                    who: Side(client, heard, pods, loads, f"s{number}-{who}", who == OURS)
+                    who: Side(client, f"s{number}-{who}", who == OURS, heard, pods, loads)
                     for who in (INCUMBENT, OURS)
                 }
                 try:
@@ -258,20 +241,18 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
             yield one
 
 
-MACHINE: Final[Manifest] = {
-    "metadata": {"name": "m1", "annotations": {"kwok.x-k8s.io/node": "fake"}},
-    "status": {"allocatable": {"cpu": "1k", "memory": "1Ti", "pods": "1k"}},
-}
-
-
 async def played(sides: Mapping[str, Side], story: Sequence[Act], operator: Process) -> Seen:
     """Play a story on both sides at once; what is seen at rest after each act."""
+
+    def look() -> Seen:
+        return {who: side.facts() for who, side in sides.items()}
+
     await asyncio.gather(*(side.begin(story) for side in sides.values()))
-    await rest(sides)
+    await at_rest(look, quiet=QUIET, unlike=UNLIKE)
     seen: Seen = {who: {} for who in sides}
     for number, (act, value) in enumerate(((act, value) for act, value in story if act not in SET), 1):
         await asyncio.gather(*(play(side, act, value, operator) for side in sides.values()))
-        for who, facts in (await rest(sides)).items():
+        for who, facts in (await at_rest(look, quiet=QUIET, unlike=UNLIKE)).items():
             seen[who] |= {f"{number} {act}: {what}": fact for what, fact in facts.items()}
     return seen
 
@@ -287,11 +268,11 @@ async def play(side: Side, act: str, value: Any, operator: Process) -> None:
                 side.loads.of[side.namespace] = load
                 await asyncio.sleep(3)
         case "suspend":
-            await side.patch({"suspend": True}, {"replicas": 0})
+            await side.respecify({"suspend": True}, {"replicas": 0})
         case "resume":
-            await side.patch({"suspend": False}, {"replicas": 2})
+            await side.respecify({"suspend": False}, {"replicas": 2})
         case "size":
-            await side.patch({"replicaSpecs": {WORKER: {"replicas": value}}}, {"replicas": value})
+            await side.respecify({"replicaSpecs": {WORKER: {"replicas": value}}}, {"replicas": value})
         case "restart" if side.ours:
             await operator.down()
             side.loads.of[side.namespace] = value
@@ -301,20 +282,6 @@ async def play(side: Side, act: str, value: Any, operator: Process) -> None:
             side.loads.of[side.namespace] = value
         case "end":
             await side.end()
-
-
-async def rest(sides: Mapping[str, Side]) -> dict[str, Facts]:
-    """Return what is there when nothing changes any more; two that differ are given more time."""
-    loop = asyncio.get_running_loop()
-    began = changed = loop.time()
-    last: dict[str, Facts] = {}
-    while loop.time() - began < LONGEST:
-        if (found := {who: side.facts() for who, side in sides.items()}) != last:
-            last, changed = found, loop.time()
-        if loop.time() - changed >= (QUIET if found[INCUMBENT] == found[OURS] else UNLIKE):
-            break
-        await asyncio.sleep(0.25)
-    return last
 
 
 EXPLAINED: Final[Sequence[Explained]] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,8 @@ from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import SERVICE
 from lab.clusters.plane.pki import Pair
+from lab.clusters.plane.queues import conditions
+from lab.incumbents.serving import serving
 from lab.waiting import until
 
 GROUP, VERSION, METRIC = "external.metrics.k8s.io", "v1beta1", "load"
@@ -46,16 +47,10 @@ class Loads:
 @asynccontextmanager
 async def external_metrics(client: Client, pair: Pair) -> AsyncIterator[Loads]:
     """Serve the API with a certificate of `pair`, and have the API server pass requests on to it."""
-    loads, context = Loads(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pair.certificate, pair.key)
-    application = web.Application()
+    loads, application = Loads(), web.Application()
     application.router.add_get(API, loads.discovery)
     application.router.add_get(f"{API}/namespaces/{{namespace}}/{METRIC}", loads.value)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        port: int = runner.addresses[0][1]
+    async with serving(application, pair) as port:
         about = {"name": METRIC, "namespace": "default"}
         outside = {"type": "ExternalName", "externalName": "localhost"}
         await client.create(SERVICE.untyped(), {"metadata": about, "spec": outside})
@@ -71,9 +66,7 @@ async def external_metrics(client: Client, pair: Pair) -> AsyncIterator[Loads]:
 
         async def is_there() -> bool:
             found = await client.get(APISERVICE, f"{VERSION}.{GROUP}")
-            return any(each["status"] == "True" for each in found.get("status", {}).get("conditions", []))
+            return "Available" in conditions(found)
 
         await until(is_there, f"{GROUP} is available")
         yield loads
-    finally:
-        await runner.cleanup()

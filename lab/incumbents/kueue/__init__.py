@@ -52,7 +52,7 @@ def _oracle(name: str, settings: Mapping[str, Any]) -> Oracle:
         lambda folder, _: stage(folder, stories, settings),
         [each for each in EXPLAINED if any(fnmatchcase(story, each.stories) for story in stories)],
         MASKS,
-        unplaced if name == "kueue" else lambda: (),
+        gaps=unplaced if name == "kueue" else lambda: (),
     )
 
 

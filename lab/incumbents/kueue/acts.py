@@ -15,9 +15,10 @@ from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS, QUEUE_NAME
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CRD, NAMESPACE, NODE, POD
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.queues import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, RESOURCE_FLAVOR, TOPOLOGY, WORKLOAD
-from lab.incumbents.kueue.side import JOB, Side
+from lab.incumbents.kueue.side import Side
+from lab.incumbents.side import JOB
 
 CHECK: Final = Kind(queues.GROUP, queues.VERSION, "AdmissionCheck", "admissionchecks", dict, namespaced=False)
 KINDS: Final[Mapping[str, Kind[Any]]] = {
@@ -215,15 +216,9 @@ def _group(flavors: Mapping[str, list[Manifest]]) -> Manifest:
 
 
 def machine(name: str, labels: Mapping[str, str] | None = None, taint: str = "", cpu: int = 16) -> Manifest:
-    """A machine that kwok plays, with 8 GPUs."""
+    """Return a machine with 8 GPUs that has its name as a label."""
     amounts = {"cpu": str(cpu), "memory": "256Gi", "pods": "110", SHORT["gpu"]: "8"}
-    own = {**(labels or {}), "kubernetes.io/hostname": name}
-    taints = {"taints": [{"key": taint, "value": "yes", "effect": "NoSchedule"}]} if taint else {}
-    return {
-        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": own},
-        "spec": taints,
-        "status": {"allocatable": amounts, "capacity": amounts},
-    }
+    return pretended.machine(name, amounts, {**(labels or {}), "kubernetes.io/hostname": name}, taint)
 
 
 async def edit(side: Side, words: Words, more: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lab.explained import Explained
+from lab.incumbents.oracle import Explained
 
 MASKS: Final = (("*: words", "each side has its own"),)
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
-from elasticjob.kube.cache.store import Change
-from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
-from lab.clusters.plane.queues import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
-from lab.incumbents.kueue.side import JOB, Side, is_slice, job_of, owner
+from lab.clusters.plane.queues import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD, conditions
+from lab.incumbents.kueue.side import Side, is_slice, job_of, owner
 from lab.incumbents.oracle import Facts
+from lab.incumbents.side import JOB
+from lab.incumbents.watched import Hear
 
 KINDS: Final[tuple[Kind[Any], ...]] = (
     POD.untyped(),
@@ -36,31 +32,25 @@ COUNTS: Final = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads")
 class Record:
     """Every object of the stage as it was stored last, with what was counted along the way."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self) -> None:
         self.objects: dict[str, dict[tuple[str, str], Manifest]] = {kind.name: {} for kind in KINDS}
         self.made: dict[tuple[str, str], set[str]] = defaultdict(set)
         """Pods of each job, by uid."""
         self.evicted: dict[tuple[str, str], set[tuple[str, str, str]]] = defaultdict(set)
         """Evictions of each job: Workload, time and reason."""
 
-    async def run(self) -> None:
-        """Follow all kinds."""
-        async with asyncio.TaskGroup() as group:
-            for kind in KINDS:
-                cache = Cache[Any](kind)
-                cache.subscribe(lambda change, cache=cache: self._keep(cache.kind.name, change))  # type: ignore[misc]
-                group.create_task(Informer(self._client, cache).run())
+    @property
+    def hears(self) -> Mapping[Kind[Any], Hear]:
+        """Return what hears of the objects of each kind."""
+        return {kind: partial(self._keep, kind.name) for kind in KINDS}
 
-    def _keep(self, kind: str, change: Change) -> None:
-        item = change.new or change.old
-        assert item is not None
-        place = (item.key.namespace, item.key.name)
-        if change.new is None:
+    def _keep(self, kind: str, found: Manifest, gone: bool) -> None:
+        about = found["metadata"]
+        place = (about.get("namespace", ""), about["name"])
+        if gone:
             self.objects[kind].pop(place, None)
             return
-        found = self.objects[kind][place] = msgspec.json.decode(item.raw, type=dict)
-        about = found["metadata"]
+        self.objects[kind][place] = found
         if kind == "Pod":
             self.made[place[0], job_of(found)].add(about["uid"])
         if kind == "Workload" and not is_slice(found):
@@ -93,11 +83,12 @@ class Record:
         bases = (each for each in every if not is_slice(each))
         base = max(bases, key=lambda each: str(each["metadata"]["creationTimestamp"]), default=None)
         pods = [each for each in self._of("Pod", side.namespace) if job_of(each) == name]
+        true = conditions(base or {})
         return {
             "quota": _standing(base),
             "flavors": _flavors(side, base),
             "priority": base["spec"].get("priority", 0) if base else None,
-            "ready": _is(base, "PodsReady") if base and _is(base, "Admitted") else None,
+            "ready": "PodsReady" in true if base and "Admitted" in true else None,
             "pods": _phases(pods),
             "placed": sorted({_placed(side, each) for each in pods if _lives(each)}),
             "suspended": _suspended(job, ours=ours),
@@ -112,8 +103,7 @@ def _standing(base: Manifest | None) -> str:
     """How far a Workload is, with Kueue's reasons."""
     if base is None:
         return "no Workload"
-    by = {each["type"]: each for each in base.get("status", {}).get("conditions", ())}
-    true = {name: each["reason"] for name, each in by.items() if each["status"] == "True"}
+    true = conditions(base)
     words = [] if base["spec"].get("active", True) else ["not active"]
     if "Finished" in true:
         return f"finished {true['Finished']}"
@@ -123,7 +113,9 @@ def _standing(base: Manifest | None) -> str:
         return ", ".join(["admitted", *words])
     if "QuotaReserved" in true:
         return ", ".join(["reserved", *words])
-    return ", ".join([f"waits {by.get('QuotaReserved', {}).get('reason', '')}".strip(), *words])
+    given = base.get("status", {}).get("conditions", ())
+    why = next((each["reason"] for each in given if each["type"] == "QuotaReserved"), "")
+    return ", ".join([f"waits {why}".strip(), *words])
 
 
 def _flavors(side: Side, base: Manifest | None) -> list[str]:
@@ -156,16 +148,11 @@ def _placed(side: Side, pod: Manifest) -> str:
 
 
 def _suspended(job: Manifest, *, ours: bool) -> bool:
-    return bool(job["spec"].get("suspend")) or (ours and _is(job, "Suspended"))
-
-
-def _is(job: Mapping[str, Any], type_: str) -> bool:
-    given = job.get("status", {}).get("conditions", ())
-    return any(each["type"] == type_ and each["status"] == "True" for each in given)
+    return bool(job["spec"].get("suspend")) or (ours and "Suspended" in conditions(job))
 
 
 def _end(job: Manifest) -> str:
-    return next((word for word in ("Complete", "Failed") if _is(job, word)), "")
+    return next((word for word in ("Complete", "Failed") if word in conditions(job)), "")
 
 
 def _shared(side: Side, queue: Manifest) -> Facts:

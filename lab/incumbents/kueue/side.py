@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
 from lab.clusters.plane import queues
 from lab.clusters.plane.kueue import Kueue
-
-JOB: Final = Kind("batch", "v1", "Job", "jobs", dict)
+from lab.incumbents import side
 
 
 @dataclass
-class Side:
+class Side(side.Side):
     """Where a story is played with jobs of one kind."""
 
-    client: Client
     kueue: Kueue
-    namespace: str
-    ours: bool
 
     def named(self, value: Any) -> Any:
         """Return a manifest, or a part of one, with this side's prefix."""
@@ -41,23 +35,14 @@ class Side:
         """Return a name without this side's prefix."""
         return name.removeprefix(self.prefix)
 
-    @property
-    def kind(self) -> Kind[Any]:
-        return ELASTICJOB.untyped() if self.ours else JOB
-
-    def where(self, kind: Kind[Any]) -> str | None:
-        return self.namespace if kind.namespaced else None
-
     async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
-        await self.client.create(kind.untyped(), self.named(manifest), self.where(kind))
+        await super().create(kind, self.named(manifest))
 
     async def patch(self, kind: Kind[Any], name: str, change: Manifest, subresource: str = "") -> None:
-        await self.client.merge_patch(
-            kind.untyped(), self.named(name), self.named(change), self.where(kind), subresource=subresource
-        )
+        await super().patch(kind, self.named(name), self.named(change), subresource)
 
-    async def delete(self, kind: Kind[Any], name: str) -> None:
-        await self.client.delete(kind, self.named(name), self.where(kind))
+    async def delete(self, kind: Kind[Any], name: str, grace: int | None = None) -> None:
+        await super().delete(kind, self.named(name), grace)
 
     async def workload(self, name: str) -> Manifest:
         """Return the newest Workload of a job that is no slice of it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,19 +24,15 @@ from lab.incumbents.kueue.explained import EXPLAINED
 from lab.incumbents.kueue.record import Record
 from lab.incumbents.kueue.side import Side
 from lab.incumbents.oracle import INCUMBENT, OURS, Facts, Play, Seen
+from lab.incumbents.rest import at_rest
+from lab.incumbents.watched import followed
 
 QUIET: Final = 4.0
 """Seconds without a change after which a side is at rest."""
 GROWTH: Final = 25.0
 """The same where a job may grow."""
-LONGEST: Final = 90.0
-"""Seconds that two sides which are not alike are given at most."""
 UNLIKE: Final = 30.0
 """Seconds of rest after which two sides that are not alike stay so: growth pauses for 15 s."""
-
-
-def fits(key: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(key, pattern) for pattern in patterns)
 
 
 _TOLD: Final[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("stories.yaml").read_text())
@@ -83,22 +78,19 @@ async def stage(
             await client.create(queues.RESOURCE_FLAVOR, queues.flavor(ANY))
             for name in ("n1", "n2"):
                 await client.create(NODE.untyped(), machine(name, cpu=128))
-            record = Record(client)
-            following = asyncio.create_task(record.run())
+            record = Record()
 
             async def play(name: str) -> Seen:
                 number = [*chosen].index(name)
                 sides = {
-                    word: Side(client, kueue, f"s{number}{word[0]}", word == OURS)
+                    word: Side(client, f"s{number}{word[0]}", word == OURS, kueue)
                     for word in (INCUMBENT, OURS)
                 }
                 rows = [each.keys for each in EXPLAINED if fnmatchcase(name, each.stories)]
                 return await played(record, sides, chosen[name], rows)
 
-            try:
+            async with followed(client, record.hears):
                 yield play
-            finally:
-                following.cancel()
 
 
 async def played(record: Record, sides: Mapping[str, Side], story: Story, meant: Sequence[str]) -> Seen:
@@ -118,9 +110,18 @@ async def played(record: Record, sides: Mapping[str, Side], story: Story, meant:
             for key, reason in zip(sides, reasons, strict=True):
                 if any(reasons):
                     seen[key] |= {f"{word}: refused": bool(reason), f"{word}: words": reason}
-        for key, facts in (await rest(record, sides, word, GROWTH if story.quiet else QUIET, meant)).items():
-            seen[key] |= {f"{word}: {what}": value for what, value in facts.items()}
+
+        def look(word: str = word) -> Seen:
+            return {key: _at(word, record.facts(side)) for key, side in sides.items()}
+
+        rested = await at_rest(look, quiet=GROWTH if story.quiet else QUIET, unlike=UNLIKE, meant=meant)
+        for key, facts in rested.items():
+            seen[key] |= facts
     return seen
+
+
+def _at(word: str, facts: Facts) -> Facts:
+    return {f"{word}: {what}": value for what, value in facts.items()}
 
 
 async def tried(line: Line, side: Side) -> str:
@@ -130,23 +131,6 @@ async def tried(line: Line, side: Side) -> str:
     except KubeError as error:
         return str(error)
     return ""
-
-
-async def rest(
-    record: Record, sides: Mapping[str, Side], word: str, quiet: float, meant: Sequence[str]
-) -> dict[str, Facts]:
-    """Return what both show when nothing changes any more."""
-    began = changed = time.monotonic()
-    last: dict[str, Facts] = {}
-    while True:
-        now, found = time.monotonic(), {word: record.facts(side) for word, side in sides.items()}
-        if found != last:
-            last, changed = found, now
-        keys = {key for key in {**found[INCUMBENT], **found[OURS]} if not fits(f"{word}: {key}", meant)}
-        alike = all(found[INCUMBENT].get(key) == found[OURS].get(key) for key in keys)
-        if now - changed >= (quiet if alike else max(quiet, UNLIKE)) or now - began >= LONGEST:
-            return found
-        await asyncio.sleep(0.25)
 
 
 STORIES: Final[Mapping[str, Mapping[str, Story]]] = {
