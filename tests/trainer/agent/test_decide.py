@@ -239,11 +239,14 @@ def test_survivor_that_noticed_before_the_master_joins_unasked() -> None:
     assert story.then(orders(2, Order.REGROUP, 1, "b")) == []
 
 
-def test_worker_that_does_not_come_out_of_a_broken_collective_is_replaced() -> None:
+@pytest.mark.parametrize("last", [[], [Message(0, Broken(round=1, port=5001))]])
+def test_worker_that_does_not_come_out_of_a_broken_collective_is_replaced(last: list[Event]) -> None:
+    """What it says last does not bring it back."""
     story = training("b", "a")
     story.then(orders(2, Order.REGROUP, 1, "b"))
     assert again_at(story.group) == story.now + 3.0
     assert story.then(after=3.0) == ["SIGKILL 0"]
+    assert story.then(*last) == []
     assert story.then(ProcessEnd(0, -9)) == ["leave 1", "spawn 0"]
     assert not story.group.failures
 
@@ -273,15 +276,6 @@ def test_worker_that_reached_the_boundary_before_the_abort_is_not_killed() -> No
     assert story.then(orders(3, Order.REGROUP, 1, "b")) == ["abort 0"]
     assert story.then(Message(0, Boundary(round=1, port=5001))) == ["join after 1 with 1 at 5001"]
     assert story.then(after=60.0) == []
-
-
-def test_last_message_of_a_killed_worker_does_not_bring_it_back() -> None:
-    story = training("b", "a")
-    story.then(orders(2, Order.REGROUP, 1, "b"))
-    story.then(after=3.0)
-    assert story.then(Message(0, Broken(round=1, port=5001))) == []
-    assert story.then(ProcessEnd(0, -9)) == ["leave 1", "spawn 0"]
-    assert not story.group.failures
 
 
 def test_joiner_ends_the_world_at_a_boundary() -> None:
@@ -323,18 +317,13 @@ def test_world_that_broke_before_we_entered_it_is_not_entered() -> None:
     assert story.then(formed(2, "a", "b")) == ["join after 2 with 1 at 5001"]
 
 
-def test_worker_that_dies_while_it_waits_takes_its_question_back() -> None:
+@pytest.mark.parametrize("news", [orders(2, Order.TRAIN, 1), formed(1, "a", "b")], ids=["orders", "answer"])
+def test_world_for_a_question_that_was_taken_back_is_left_and_not_entered(news: Event) -> None:
+    """The worker that waited for it has died; the answer was on its way."""
     story = Story()
     story.then(Message(0, Hello()), Message(0, Ready(port=5000)))
     assert story.then(ProcessEnd(0, -9)) == ["failure", "spawn 0", "no join"]
-    assert story.then(orders(2, Order.TRAIN, 1)) == ["leave 1"]
-
-
-def test_world_for_a_question_that_was_taken_back_is_left_and_not_entered() -> None:
-    story = Story()
-    story.then(Message(0, Hello()), Message(0, Ready(port=5000)))
-    assert story.then(ProcessEnd(0, -9)) == ["failure", "spawn 0", "no join"]
-    assert story.then(formed(1, "a", "b")) == ["leave 1"]  # it was on its way
+    assert story.then(news) == ["leave 1"]
     assert story.then(Message(0, Hello()), Message(0, Ready(port=5002))) == ["join after 1 with 1 at 5002"]
 
 

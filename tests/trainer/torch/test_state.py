@@ -32,10 +32,12 @@ def state(**known: Any) -> State:
     return State(model, [torch.optim.SGD(model.parameters(), lr=0.1)], **known)
 
 
-def test_what_the_script_made_is_the_first_state(peers: Peers) -> None:
-    mine = state()
-    mine.begin(peers, lambda: False)
-    assert mine.whole
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_world_begins_with_what_the_script_made_or_with_a_checkpoint(peers: Peers, mixed: bool) -> None:
+    """A mixture is replaced by one."""
+    mine = state(mixed=mixed)
+    mine.begin(peers, lambda: mixed)
+    assert (mine.whole, mine.mixed) == (True, False)
 
 
 def test_a_mixture_is_not_trained_on_without_a_checkpoint(peers: Peers) -> None:
@@ -43,13 +45,6 @@ def test_a_mixture_is_not_trained_on_without_a_checkpoint(peers: Peers) -> None:
     with pytest.raises(RuntimeError, match="no other has it, and there is no checkpoint"):
         mine.begin(peers, lambda: False)
     assert not mine.whole
-
-
-def test_a_checkpoint_replaces_a_mixture(peers: Peers) -> None:
-    mine = state(mixed=True)
-    mine.begin(peers, lambda: True)
-    assert mine.whole
-    assert not mine.mixed
 
 
 def test_numpy_numbers_of_a_schedule_can_be_saved_and_read_again() -> None:

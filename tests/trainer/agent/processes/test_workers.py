@@ -41,14 +41,23 @@ def test_output_is_cut_at_line_ends_and_progress_bars(text: bytes, lines: list[b
     assert cut(text) == (lines, rest)
 
 
-def test_stream_passes_the_last_line_on_even_if_it_does_not_end() -> None:
-    sink, ended = io.BytesIO(), threading.Event()
-    stream = Stream(sink=sink, file=None, prefix=lambda: b"[0]: ", ended=ended.set)
-    os.write(stream.write, b"one\nand two")
+@pytest.mark.parametrize(
+    ("prefixes", "output", "shown", "reason"),
+    [
+        ((b"[0]: ", b"[0]: "), b"one\nand two", b"[0]: one\n[0]: and two", "and two"),
+        ((b"1 ", b"2 "), b"one\ntwo\n", b"1 one\n2 two\n", "two"),
+    ],
+    ids=["a line that does not end", "a rank that changes"],
+)
+def test_stream_passes_each_line_on_with_the_rank_that_the_worker_has_then(
+    prefixes: tuple[bytes, ...], output: bytes, shown: bytes, reason: str
+) -> None:
+    sink, ended, ranks = io.BytesIO(), threading.Event(), iter(prefixes)
+    stream = Stream(sink=sink, file=None, prefix=lambda: next(ranks), ended=ended.set)
+    os.write(stream.write, output)
     stream.on_start()
     assert ended.wait(PATIENCE)
-    assert sink.getvalue() == b"[0]: one\n[0]: and two"
-    assert stream.reason == "and two"
+    assert (sink.getvalue(), stream.reason) == (shown, reason)
 
 
 def test_full_disk_costs_the_output_and_not_the_worker(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,15 +85,6 @@ def test_stream_without_a_prefix_passes_on_what_is_not_a_line_yet() -> None:
         stream.on_start()
         assert stream.drain(PATIENCE)
         assert stream.reason == "password:"
-
-
-def test_prefix_follows_the_rank_of_the_worker() -> None:
-    sink, ranks = io.BytesIO(), iter("12")
-    stream = Stream(sink=sink, file=None, prefix=lambda: next(ranks).encode() + b" ", ended=lambda: None)
-    os.write(stream.write, b"one\ntwo\n")
-    stream.on_start()
-    assert stream.drain(PATIENCE)
-    assert sink.getvalue() == b"1 one\n2 two\n"
 
 
 LOGS = ("elasticjob.trainer.agent.processes.logs",)
