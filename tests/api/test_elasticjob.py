@@ -141,38 +141,36 @@ def test_refused_with_path_and_advice(changes: dict[str, Any], path: str, words:
     assert words in found[0].message
 
 
-ACCEPTED: list[tuple[str, dict[str, Any]]] = [
-    ("as it is", {}),
-    ("the agent in an image that lacks it", brought("registry.example:5000/elasticjob/agent:0.1.0")),
-    ("no replicas", {f"{W}/replicas": ABSENT, f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT}),
-    ("only a least size", {f"{W}/replicas": ABSENT, f"{W}/maxReplicas": ABSENT}),
-    ("a spare node", {"spec/nodeUnit": 2, f"{W}/replicas": 3}),
-    ("a role of one's own", {f"{R}/dashboard": ROLE}),
-    ("parameter servers", {**PS, f"{R}/evaluator": {**ROLE, "replicas": 1}}),
-    ("master without an image",
-     {f"{R}/dlrover-master": {"template": {"spec": {"containers": [{"name": "main"}]}}}}),
-    ("custom without a worker", {"spec/distributionStrategy": "CustomStrategy", R: {"actor": ROLE}}),
-    ("local", {"spec/distributionStrategy": "Local"}),
-    ("generated name", {"metadata/name": ABSENT, "metadata/generateName": "digits-"}),
-    ("longest name", {"metadata/name": "a" * 50}),
-    ("share of high nodes", {f"{W}/priority": "0.5"}),
-    ("any gang with a queue", {S: {"gang": "preferred", "queue": "a"}}),
-    ("names that servers take",
-     {LABELS: {"example.org/team": "A_b.c", "empty": ""},
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "the agent in an image that lacks it": brought("registry.example:5000/elasticjob/agent:0.1.0"),
+    "no replicas": {f"{W}/replicas": ABSENT, f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT},
+    "only a least size": {f"{W}/replicas": ABSENT, f"{W}/maxReplicas": ABSENT},
+    "a spare node": {"spec/nodeUnit": 2, f"{W}/replicas": 3},
+    "a role of one's own": {f"{R}/dashboard": ROLE},
+    "parameter servers": {**PS, f"{R}/evaluator": {**ROLE, "replicas": 1}},
+    "master without an image":
+     {f"{R}/dlrover-master": {"template": {"spec": {"containers": [{"name": "main"}]}}}},
+    "custom without a worker": {"spec/distributionStrategy": "CustomStrategy", R: {"actor": ROLE}},
+    "local": {"spec/distributionStrategy": "Local"},
+    "generated name": {"metadata/name": ABSENT, "metadata/generateName": "digits-"},
+    "longest name": {"metadata/name": "a" * 50},
+    "share of high nodes": {f"{W}/priority": "0.5"},
+    "any gang with a queue": {S: {"gang": "preferred", "queue": "a"}},
+    "names that servers take": {LABELS: {"example.org/team": "A_b.c", "empty": ""},
       f"{W}/template/spec/nodeSelector": {"kubernetes.io/arch": "amd64"},
       f"{C}/image": f"registry.example:5000/a_b/c--d/e.f:V1.0@sha256:{'0a' * 32}",
-      f"{C}/ports": [{"name": "http-2", "containerPort": 80, "hostPort": 0}, {"containerPort": 81}]}),
-    ("fields of any name",
-     {f"{W}/template/metadata": {"annotations": {"any": "x"}},
+      f"{C}/ports": [{"name": "http-2", "containerPort": 80, "hostPort": 0}, {"containerPort": 81}]},
+    "fields of any name": {f"{W}/template/metadata": {"annotations": {"any": "x"}},
       f"{C}/resources": {"limits": {"example.org/any": 1}},
       f"{W}/template/spec/volumes": [{"name": "v", "csi": {"driver": "d", "volumeAttributes": {"a": "b"}}}],
-      f"{C}/livenessProbe": {"httpGet": {"port": "http"}}}),
-    ("limits that fit", {"spec/resourceLimits": {"cpu": 4}, f"{C}/resources": {"requests": {"cpu": 4}}}),
-    ("brain with a port", {"spec/brainService": "brain.dlrover:50001"}),
-]  # fmt: skip
+      f"{C}/livenessProbe": {"httpGet": {"port": "http"}}},
+    "limits that fit": {"spec/resourceLimits": {"cpu": 4}, f"{C}/resources": {"requests": {"cpu": 4}}},
+    "brain with a port": {"spec/brainService": "brain.dlrover:50001"},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [row[1] for row in ACCEPTED], ids=[row[0] for row in ACCEPTED])
+@pytest.mark.parametrize("changes", ACCEPTED.values(), ids=ACCEPTED)
 def test_accepted(changes: dict[str, Any]) -> None:
     assert problems(job(**changes)) == []
 

@@ -194,11 +194,12 @@ class Recorder:
                 self.found[fixture] = manifest
         self.news.set()
 
-    async def until(self, kind: Kind[Any], file: str) -> None:
-        """Wait for a fixture."""
-        wanted = next(each for each in FIXTURES if (each.kind, each.file) == (kind, file))
-        async with asyncio.timeout(60):
-            while wanted not in self.found:
+    async def until(self, kind: Kind[Any], *files: str) -> None:
+        """Wait for fixtures."""
+        wanted = {each for each in FIXTURES if each.kind == kind and each.file in files}
+        assert len(wanted) == len(files), files
+        async with asyncio.timeout(60 * len(files)):
+            while wanted - self.found.keys():
                 self.news.clear()
                 await self.news.wait()
 
@@ -275,8 +276,7 @@ async def waits(site: Site, recorder: Recorder) -> None:
     stranger = {"metadata": {"name": "taken"}, "spec": {"ports": [{"port": 80}]}}
     await site.client.raw("POST", f"/api/v1/namespaces/{NAMESPACE}/services", msgspec.json.encode(stranger))
     await site.apply(local(), name="taken")
-    for file in ("pending", "no-gang", "name-taken", "managed-by-another"):
-        await recorder.until(ELASTICJOB, file)
+    await recorder.until(ELASTICJOB, "pending", "no-gang", "name-taken", "managed-by-another")
     await _plan(site, "waiting", ownerJob="gang", replicaResourceSpecs={"worker": {"replicas": 2}})
     await recorder.until(SCALEPLAN, "pending")
     await recorder.until(JOBRESOURCE, "pending")
@@ -290,8 +290,7 @@ async def plans(site: Site, recorder: Recorder) -> None:
     await _plan(site, "most", ownerJob="growing", replicaResourceSpecs={"worker": {"replicas": 2}})
     await recorder.until(ELASTICJOB, "resumed")
     await _plan(site, "impossible", ownerJob="paused", removePods=["paused-worker-9"])
-    for file in ("scaling", "superseded", "failed"):
-        await recorder.until(SCALEPLAN, file)
+    await recorder.until(SCALEPLAN, "scaling", "superseded", "failed")
 
 
 async def asks(site: Site, recorder: Recorder) -> None:
@@ -300,8 +299,7 @@ async def asks(site: Site, recorder: Recorder) -> None:
     await recorder.until(SCALEPLAN, "deleting")
     asked = {"selector": {"name": "paused"}, "worker": {"replicas": 1}}
     await _create(site, JOBRESOURCE, "bigger", asked)
-    await recorder.until(JOBRESOURCE, "request-without-a-job")
-    await recorder.until(JOBRESOURCE, "request-carried-out")
+    await recorder.until(JOBRESOURCE, "request-without-a-job", "request-carried-out")
 
 
 TRAINING: Final[Manifest] = {
@@ -329,8 +327,7 @@ async def edl(site: Site, recorder: Recorder) -> None:
     await _plan(site, "trainers", ownerJob="edl", replicaResourceSpecs={"worker": {"replicas": 3}})
     await recorder.until(TRAININGJOB, "scaling")
     await site.client.merge_patch(ELASTICJOB.untyped(), "edl", {"spec": {"suspend": True}}, NAMESPACE)
-    for file in ("none", "succeeded", "failed"):
-        await recorder.until(TRAININGJOB, file)
+    await recorder.until(TRAININGJOB, "none", "succeeded", "failed")
     await _delete(site, TRAININGJOB, "edl")
     await recorder.until(TRAININGJOB, "deleting")
 
@@ -346,8 +343,7 @@ async def reinforcement(site: Site, recorder: Recorder) -> None:
     await _create(site, AGGREGATORCONFIG, "aggregator", {"aggregator": {"template": pod}})
     for name, program in (("cartpole", WAITS), ("short", "print(1)"), ("crashing", "exit(3)")):
         await _create(site, DIJOB, name, coordinator(program))
-    for file in ("running", "succeeded", "failed"):
-        await recorder.until(DIJOB, file)
+    await recorder.until(DIJOB, "running", "succeeded", "failed")
     await _delete(site, DIJOB, "cartpole")
     await recorder.until(DIJOB, "deleting")
     config = AGGREGATORCONFIG.untyped()

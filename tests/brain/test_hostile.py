@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 
 from elasticjob.api.rpc.brain import AskSizes, TellStatistics, job_token
 from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
-from elasticjob.brain.access import Access
-from elasticjob.brain.answers import Answers
-from elasticjob.brain.server import Server
 from elasticjob.brain.store import NoDatabase, Store, open_store
-from elasticjob.sizing.table import ALGORITHMS
+from tests.kit.brain import KEY, NOW, Site, serving
 
-NOW: Final = datetime(2026, 11, 23, 12, tzinfo=UTC)
-KEY: Final = b"a key of the operator and of Brain"
 AMOUNTS = {"cpu": "2", "memory": "4Gi"}
 ROLE = Role(count=2, least=1, most=8, unit=1, resource=AMOUNTS)
 JOB = JobFacts(namespace="t", name="evil", uid="u1", strategy="s", roles={"worker": ROLE}, limits=AMOUNTS)
@@ -61,34 +52,24 @@ def variants(value: Any) -> Iterator[Any]:
             yield from NUMBERS
 
 
-@asynccontextmanager
-async def serving(store: Store, folder: Path) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
-    (folder / "key").write_bytes(KEY)
-    access, answers = Access(folder / "key"), Answers(store, ALGORITHMS)
-    async with (
-        Server(store, answers, access, lambda: NOW, CollectorRegistry()) as server,
-        aiohttp.ClientSession() as session,
-    ):
-        yield f"http://{server.address}/v1", session
-
-
-async def post(session: aiohttp.ClientSession, url: str, body: Any, uid: str = "u1") -> tuple[int, Any]:
+async def post(site: Site, path: str, body: Any, uid: str = "u1") -> tuple[int, Any]:
     headers = {"Authorization": f"Bearer {job_token(KEY, uid)}"}
-    async with session.post(url, data=msgspec.json.encode(body), headers=headers) as reply:
+    url = f"http://{site.address}/v1/{path}"
+    async with site.session.post(url, data=msgspec.json.encode(body), headers=headers) as reply:
         return reply.status, await reply.json(content_type=None)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)  # SQLite takes more
 async def test_what_one_master_sends_costs_no_other(store: Store, tmp_path: Path) -> None:
     good = AskSizes(job=msgspec.structs.replace(JOB, uid="u2", name="good"), stage=Stage.CREATE)
-    async with serving(store, tmp_path) as (url, session):
-        expected = await post(session, f"{url}/brain/sizes", good, "u2")
+    async with serving(store, tmp_path) as site:
+        expected = await post(site, "brain/sizes", good, "u2")
         assert expected[0] == 200
         for asked in ASKED:
             for body in variants(msgspec.json.decode(msgspec.json.encode(asked))):
-                status, said = await post(session, f"{url}/{asked.PATH}", body)
+                status, said = await post(site, asked.PATH, body)
                 assert status in (200, 400, 401), (said, str(body)[:2000])
-        assert (await post(session, f"{url}/brain/sizes", good, "u2")) == expected
+        assert (await post(site, "brain/sizes", good, "u2")) == expected
         for path in (
             "jobs",
             "jobs?running",
@@ -97,7 +78,7 @@ async def test_what_one_master_sends_costs_no_other(store: Store, tmp_path: Path
             "jobs/%00/x",
             f"jobs/{'x' * 300}/y",
         ):
-            async with session.get(f"{url}/{path}") as reply:
+            async with site.session.get(f"http://{site.address}/v1/{path}") as reply:
                 assert reply.status in (200, 404), path
 
 
@@ -125,11 +106,11 @@ def test_a_request_that_would_hold_up_all_others_is_malformed(asked: Any) -> Non
 async def test_requests_wait_while_the_database_is_away(tmp_path: Path) -> None:
     async with (
         open_store("postgresql://brain@127.0.0.1:9/brain") as store,
-        serving(store, tmp_path) as (url, session),
+        serving(store, tmp_path) as site,
     ):
-        status, said = await post(session, f"{url}/brain/sizes", AskSizes(job=JOB, stage=Stage.CREATE))
+        status, said = await post(site, "brain/sizes", AskSizes(job=JOB, stage=Stage.CREATE))
         assert (status, said["code"], said["detail"]) == (503, "away", "ask again later")
-        async with session.get(f"{url}/jobs") as reply:
+        async with site.session.get(f"http://{site.address}/v1/jobs") as reply:
             assert (reply.status, reply.headers["Retry-After"]) == (503, "2")
         (errors,) = store.errors.collect()
         assert errors.samples[0].value == 3  # the attempt to open it, and two requests
@@ -144,6 +125,6 @@ async def test_a_database_that_will_not_come_is_named(url: str) -> None:
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 async def test_without_its_key_masters_are_refused(store: Store, tmp_path: Path) -> None:
-    async with serving(store, tmp_path) as (url, session):
+    async with serving(store, tmp_path) as site:
         (tmp_path / "key").unlink()
-        assert (await post(session, f"{url}/brain/sizes", AskSizes(job=JOB, stage=Stage.CREATE)))[0] == 401
+        assert (await post(site, "brain/sizes", AskSizes(job=JOB, stage=Stage.CREATE)))[0] == 401

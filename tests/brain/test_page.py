@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +13,17 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from elasticjob.api.sizes.facts import Sample, Use
-from elasticjob.brain.access import Access
-from elasticjob.brain.answers import Answers
 from elasticjob.brain.main import serving
-from elasticjob.brain.server import Server
 from elasticjob.brain.settings import Settings
 from elasticjob.brain.store import DatabaseAway, Record, SeenJob, SeenPod, Store
 from elasticjob.cli.brain_page import StoredJobs, cost, page
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.page.pages import Pages
 from elasticjob.page.remembered import FromMemory
-from elasticjob.sizing.table import ALGORITHMS
+from tests.kit.brain import NOW
+from tests.kit.brain import serving as brain
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
 def sample(minutes: int, cpu: float = 2.0, cores: float = 4.0) -> Sample:
@@ -92,25 +87,16 @@ def test_cost_in_a_sentence(database: str, samples: tuple[Sample, ...], sentence
     assert cost(samples) == sentence
 
 
-@asynccontextmanager
-async def reading(store: Store, token: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
-    shown = FromMemory(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
-    answers, access = Answers(store, ALGORITHMS), Access(None, token)
-    server = Server(store, answers, access, lambda: NOW, CollectorRegistry(), pages=Pages(shown).routes)
-    async with server, aiohttp.ClientSession() as session:
-        yield session, f"http://{server.address}"
-
-
 async def test_the_page_is_for_readers(store: Store, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("readers")
+    shown = FromMemory(StoredJobs(store, VirtualClock(NOW)), VirtualClock(NOW))
     right = {"Authorization": f"Basic {base64.b64encode(b'ada:readers').decode()}"}
-    async with reading(store, token) as (session, url):
+    async with brain(store, tmp_path, "readers", pages=Pages(shown).routes) as site:
         for path in ("/", "/page/app.js", "/page/fleet", "/page/jobs/team/digits", "/page/logs/team/pod"):
-            async with session.get(url + path) as response:
+            url = f"http://{site.address}{path}"
+            async with site.session.get(url) as response:
                 assert response.status == 401
                 assert "Basic" in response.headers["WWW-Authenticate"]
-            async with session.get(url + path, headers=right) as response:
+            async with site.session.get(url, headers=right) as response:
                 assert response.status == (404 if "logs" in path else 200)
                 assert "script-src 'self'" in response.headers["Content-Security-Policy"]
 

@@ -16,8 +16,6 @@ import pytest
 
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.api.sizes.facts import Stage
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.brain import main
 from elasticjob.brain.history import Sample
@@ -29,10 +27,10 @@ from elasticjob.kube.election.election import Election, Terms
 from elasticjob.kube.errors import ApiError, LeadershipLost, Unreachable
 from elasticjob.sizing.algorithm import Algorithm
 from elasticjob.sizing.facts import Event, Facts
-from lab.build.jobs import role
 from lab.clusters.served import Served
 from lab.troubles.switch import Switch
 from lab.waiting import until
+from tests.kit.brain import running_job
 
 NOBODY: Final = 9
 """A port on which nothing listens."""
@@ -143,24 +141,15 @@ async def test_two_brains_never_make_two_plans_for_one_decision(
 ) -> None:
     monkeypatch.setattr(main, "all_algorithms", lambda: (RESTLESS,))
     await install(client)
-    spec = {"optimizeMode": "cluster", "replicaSpecs": {"worker": role(None, minReplicas=1, maxReplicas=8)}}
-    made = await client.create(
-        ELASTICJOB.untyped(), {"metadata": {"name": "digits"}, "spec": spec}, namespace
-    )
-    job = ElasticJob.model_validate(made)
-    await client.merge_patch(
-        ELASTICJOB, "digits", {"status": {"phase": "Running"}}, namespace, subresource="status"
-    )
-    sizes = {"selector": {"name": "digits"}, "replicaResourceSpecs": {"worker": {"replicas": 1}}}
-    about = {"name": "digits", "labels": {"elasticjob.dlrover/name": "digits"}}
-    await client.create(JOBRESOURCE.untyped(), {"metadata": about, "spec": sizes}, namespace)
+    job = await running_job(client, namespace, "digits", most=8, size={"replicas": 1})
+    uid = job["metadata"]["uid"]
     settings = Settings(
         namespace=namespace, probes="", source=Source.NONE, leader_election=True, every=0.2, pace=0.0005
     )
     async with replicas(served, database, settings, monkeypatch) as brains:
         store = brains[0].store
-        await until(lambda: known(store, job.metadata.uid), "a Brain knows the job")
-        training = asyncio.create_task(trains(store, job.metadata.uid))
+        await until(lambda: known(store, uid), "a Brain knows the job")
+        training = asyncio.create_task(trains(store, uid))
         for _ in range(PARTITIONS):
             victim = await leader(brains)
             victim.last, lost = True, victim.lost
@@ -172,7 +161,7 @@ async def test_two_brains_never_make_two_plans_for_one_decision(
         with suppress(asyncio.CancelledError):
             await training
     async with open_store(database) as store:  # no Brain decides any more
-        decisions = await store.decisions_of(job.metadata.uid, 1000)
+        decisions = await store.decisions_of(uid, 1000)
     plans = {plan.metadata.name: plan for plan in await client.list(SCALEPLAN, namespace)}
     written = {each.plan: each for each in decisions if each.outcome == "Written"}
     assert Counter(each.number for each in decisions) == Counter(range(1, len(decisions) + 1))

@@ -4,73 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 import pytest_asyncio
-from prometheus_client import CollectorRegistry
 
 from elasticjob.api.rpc.brain import AskSizes, Sizes, TellStatistics, job_token
-from elasticjob.api.rpc.message import Empty, Problem, Request
+from elasticjob.api.rpc.message import Empty
 from elasticjob.api.sizes.facts import JobFacts, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
-from elasticjob.brain.access import Access
-from elasticjob.brain.answers import Answers
-from elasticjob.brain.server import Server, openapi
+from elasticjob.brain.server import openapi
 from elasticjob.brain.store import SeenJob, Store
-from elasticjob.master.cluster.brain import Brain
-from elasticjob.sizing.table import ALGORITHMS
+from tests.kit.brain import KEY, NOW, Site, serving
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # test_store.py has both
-NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-KEY = b"a key of the operator and of Brain"
 JOB = JobFacts(namespace="team", name="digits", uid="u1", roles={"worker": Role(most=8)})
 GIB = 1 << 30
-
-
-@dataclass(frozen=True)
-class Site:
-    """A Brain at an address, and a session of a master or reader."""
-
-    address: str
-    session: aiohttp.ClientSession
-    now: Callable[[], datetime] = lambda: NOW
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-
-    async def ask(self, request: Request[Any], token: str | None = None) -> Any:
-        """Ask as the real client of masters does."""
-        chosen = job_token(KEY, request.job.uid) if token is None else token  # type: ignore[attr-defined]
-        return await Brain(self.address, lambda: chosen, self.session, self.now).call(request)
-
-    async def post(self, path: str, body: bytes, token: str = "") -> tuple[int, Problem]:
-        headers = {"Authorization": f"Bearer {token}"}
-        async with self.session.post(f"http://{self.address}{path}", data=body, headers=headers) as reply:
-            return reply.status, msgspec.json.decode(await reply.read(), type=Problem)
-
-    async def get(self, path: str, **headers: str) -> tuple[int, Any]:
-        async with self.session.get(f"http://{self.address}{path}", headers=headers) as reply:
-            return reply.status, await reply.json(content_type=None)
-
-
-@asynccontextmanager
-async def serving(store: Store, folder: Path, reading: str = "", plans: bool = False) -> AsyncIterator[Site]:
-    (folder / "key").write_bytes(KEY + b"\n")
-    (folder / "reading").write_text(reading)
-    access = Access(folder / "key", folder / "reading" if reading else None)
-    answers = Answers(store, ALGORITHMS, plans=plans)
-    registry = CollectorRegistry()
-    async with (
-        Server(store, answers, access, lambda: NOW, registry) as server,
-        aiohttp.ClientSession() as session,
-    ):
-        yield Site(server.address, session, registry=registry)
 
 
 @pytest_asyncio.fixture

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 import aiohttp
 import pytest
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain import main
 from elasticjob.brain.fulfilment.planners import Share
@@ -18,10 +16,8 @@ from elasticjob.brain.settings import Settings, Source
 from elasticjob.brain.store import NoSuchJob, Store
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NODE
-from lab.build.jobs import role
 from lab.waiting import until
+from tests.kit.brain import machine, running_job
 
 SPEEDS = {"scales": {1: 10.0, 2: 20.0}, "flat": {1: 10.0, 2: 10.1}}
 """Records a second by number of workers."""
@@ -30,11 +26,9 @@ SPEEDS = {"scales": {1: 10.0, 2: 20.0}, "flat": {1: 10.0, 2: 10.1}}
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 async def test_the_job_that_gains_by_it_grows(client: Client, namespace: str, store: Store) -> None:
     await install(client)
-    ready = {"type": "Ready", "status": "True"}
-    node: Manifest = {"metadata": {"name": "shared", "labels": {"team": namespace}}}
-    node["status"] = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "9"}, "conditions": [ready]}
-    await client.create(NODE.untyped(), node)
-    uids = {name: await made(client, namespace, name) for name in SPEEDS}
+    await machine(client, cpu="8", memory="8Gi", pods="9", team=namespace)
+    jobs = {name: await running_job(client, namespace, name) for name in SPEEDS}
+    uids = {name: job["metadata"]["uid"] for name, job in jobs.items()}
     settings = Settings(
         namespace=namespace, probes="", source=Source.NONE, share=Share.GOODPUT, every=0.2, settle=0
     )
@@ -58,21 +52,6 @@ async def test_the_job_that_gains_by_it_grows(client: Client, namespace: str, st
     assert spec.reason.startswith(f"goodput: {namespace}/scales grows from 2 to 4 instances: 2.00 times")
     (kept,) = await store.decisions_of(uids["scales"])
     assert (kept.algorithm, kept.inputs) == ("goodput", {"before": 2, "after": 4})
-
-
-async def made(client: Client, namespace: str, name: str) -> str:
-    """Make a job of two workers, which may have one to four; return its uid."""
-    worker = role(None, minReplicas=1, maxReplicas=4)
-    spec = {"optimizeMode": "cluster", "replicaSpecs": {"worker": worker}}
-    found = await client.create(ELASTICJOB.untyped(), {"metadata": {"name": name}, "spec": spec}, namespace)
-    await client.merge_patch(
-        ELASTICJOB, name, {"status": {"phase": "Running"}}, namespace, subresource="status"
-    )
-    size = {"replicas": 2, "resource": {"cpu": "1", "memory": "1Gi"}}
-    about = {"name": name, "labels": {"elasticjob.dlrover/name": name}}
-    placed = {"selector": {"name": name}, "replicaResourceSpecs": {"worker": size}}
-    await client.create(JOBRESOURCE.untyped(), {"metadata": about, "spec": placed}, namespace)
-    return str(found["metadata"]["uid"])
 
 
 async def sampled(store: Store, uid: str, speeds: dict[int, float]) -> bool:

@@ -6,8 +6,8 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -64,21 +64,25 @@ EXPECTED = Sample(
 )
 
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
 @asynccontextmanager
-async def served(job: Job) -> AsyncIterator[str]:
-    """A master's /metrics at host:port."""
+async def serving(answer: Handler) -> AsyncIterator[str]:
+    """A server whose every path is answered so, at host:port."""
     app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with TestServer(app) as server:
+        yield f"{server.host}:{server.port}"
+
+
+def served(job: Job) -> AbstractAsyncContextManager[str]:
+    """A master's metrics at host:port."""
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=text(job), content_type="text/plain")
 
-    app.router.add_get("/metrics", metrics)
-    server = TestServer(app)
-    await server.start_server()
-    try:
-        yield f"{server.host}:{server.port}"
-    finally:
-        await server.close()
+    return serving(metrics)
 
 
 def in_a_file(folder: Path, master: str) -> dict[str, object]:
@@ -182,10 +186,8 @@ async def test_a_master_does_not_send_brain_elsewhere() -> None:
         async def elsewhere(_: web.Request) -> web.Response:
             raise web.HTTPFound(f"http://{master}/metrics")
 
-        app = web.Application()
-        app.router.add_get("/metrics", elsewhere)
-        async with TestServer(app) as liar:
-            watched = Target("u1", "a", "b", f"{liar.host}:{liar.port}")
+        async with serving(elsewhere) as liar:
+            watched = Target("u1", "a", "b", liar)
             with pytest.raises(SourceError, match="answers 302"):
                 await Masters(session).samples([watched], LATEST)
 
@@ -198,10 +200,8 @@ async def test_masters_that_do_not_answer_are_asked_more_and_more_seldom() -> No
         asked.append(request.path)
         return web.Response(status=503 if len(asked) <= 7 else 200, body=page())
 
-    app = web.Application()
-    app.router.add_get("/metrics", metrics)
-    async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        watched = [Target("u1", "a", "b", f"{server.host}:{server.port}")]
+    async with serving(metrics) as master, aiohttp.ClientSession() as session:
+        watched = [Target("u1", "a", "b", master)]
         masters, counts = Masters(session), list[int]()
         for _ in range(80):
             with suppress(SourceError):
@@ -215,7 +215,7 @@ async def test_few_pages_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch
     read, parsed, goes = list[str](), list[bytes](), threading.Event()
 
     async def metrics(request: web.Request) -> web.Response:
-        read.append(request.path)
+        read.extend(["metrics"] * (request.path == "/metrics"))
         return web.Response(body=page())
 
     def parse(text: bytes) -> list[Reading]:
@@ -226,15 +226,13 @@ async def test_few_pages_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sources, "AT_ONCE", 3)
     monkeypatch.setattr(sources, "PARSED_AT_ONCE", 1)
     monkeypatch.setattr(sources, "readings_of", parse)
-    app = web.Application()
-    app.router.add_get("/metrics", metrics)
-    async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        watched = [Target(f"u{number}", "a", "b", f"{server.host}:{server.port}") for number in range(9)]
+    async with serving(metrics) as master, aiohttp.ClientSession() as session:
+        watched = [Target(f"u{number}", "a", "b", master) for number in range(9)]
         asking = asyncio.create_task(Masters(session).samples(watched, LATEST))
         try:
             await until(lambda: parsed, "a page is parsed")
             for _ in range(20):  # round trips, in which those of the others would have come, too
-                async with session.get(server.make_url("/")) as answer:
+                async with session.get(f"http://{master}/nowhere") as answer:
                     await answer.read()
             assert [len(read), len(parsed)] == [3, 1]
         finally:
@@ -255,6 +253,7 @@ class Answers:
     asked: list[str] = field(default_factory=list)
 
     async def query(self, request: web.Request) -> web.Response:
+        assert (request.method, request.path) == ("POST", "/api/v1/query")
         form = await request.post()
         assert set(form) == {"query"}, "it has a clock of its own"
         self.asked.append(str(form["query"]))
@@ -268,10 +267,9 @@ class Answers:
 
 @asynccontextmanager
 async def asked(known: Sequence[dict[str, Any]]) -> AsyncIterator[tuple[Answers, Prometheus]]:
-    answers, app = Answers([*known]), web.Application()
-    app.router.add_post("/api/v1/query", answers.query)
-    async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        yield answers, Prometheus(str(server.make_url("/")), session)
+    answers = Answers([*known])
+    async with serving(answers.query) as server, aiohttp.ClientSession() as session:
+        yield answers, Prometheus(f"http://{server}/", session)
 
 
 def of(job: str, **changed: str) -> list[dict[str, Any]]:

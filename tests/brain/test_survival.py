@@ -16,7 +16,6 @@ import pytest
 from aiohttp import web
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.brain import main
 from elasticjob.brain.fulfilment.planners import Share
@@ -28,12 +27,12 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
 from elasticjob.kube.errors import Forbidden
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import EVENT, NODE, POD
-from lab.build.jobs import role
+from elasticjob.kube.objects.views import EVENT, POD
 from lab.clusters.served import Served
 from lab.programs.postgres import Postgres
 from lab.troubles.switch import Switch
 from lab.waiting import until
+from tests.kit.brain import machine, running_job
 
 METRICS: Final = """\
 elasticjob_world_nodes 2
@@ -67,12 +66,7 @@ class Place:
 
     async def job(self, name: str, master: str = "") -> str:
         """Make a job of two workers, which may have one to four; return its uid."""
-        worker = role(None, minReplicas=1, maxReplicas=4)
-        spec = {"optimizeMode": "cluster", "replicaSpecs": {"worker": worker}}
-        made = await self._make(ELASTICJOB, name, {"spec": spec}, {"phase": "Running"})
-        size = {"replicas": 2, "resource": {"cpu": "1", "memory": "1Gi"}}
-        placed = {"selector": {"name": name}, "replicaResourceSpecs": {"worker": size}}
-        await self._make(JOBRESOURCE, name, {"spec": placed})
+        made = await running_job(self.client, self.namespace, name)
         if master:
             owner: Manifest = {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob", "name": name}
             owner |= {"uid": made["metadata"]["uid"], "controller": True}
@@ -83,16 +77,9 @@ class Place:
         labels = {"name": job, "replica-type": kind, "replica-index": index}
         about["labels"] = {f"elasticjob.dlrover/{label}": value for label, value in labels.items()}
         spec = {"containers": [{"name": "main", "image": "i"}]}
-        await self._make(POD, name, {"spec": spec}, {"phase": "Running", "podIP": address}, **about)
-
-    async def _make(
-        self, kind: Kind[Any], name: str, body: Manifest, status: Manifest | None = None, **about: Any
-    ) -> Manifest:
-        plain, where = kind.untyped(), self.namespace
-        made = await self.client.create(plain, {"metadata": {"name": name, **about}, **body}, where)
-        if status:
-            await self.client.merge_patch(kind, name, {"status": status}, where, subresource="status")
-        return made
+        await self.client.create(POD, {"metadata": {"name": name, **about}, "spec": spec}, self.namespace)
+        status = {"status": {"phase": "Running", "podIP": address}}
+        await self.client.merge_patch(POD, name, status, self.namespace, subresource="status")
 
     async def is_known(self, name: str) -> None:
         async def known() -> bool:
@@ -203,9 +190,7 @@ async def test_brain_goes_on(
             lies, waits = notes.get("evil", ""), notes.get("good", "")
             return "memory_bytes of worker-0 is inf" in lies and "quota" in waits
 
-        ready = {"type": "Ready", "status": "True"}
-        room: Manifest = {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "99"}, "conditions": [ready]}
-        await client.create(NODE.untyped(), {"metadata": {"name": "shared"}, "status": room})
+        await machine(client, cpu="16", memory="64Gi", pods="99")
         await at.until(told, "users of both jobs are told")
         assert "good" not in await at.planned()
 

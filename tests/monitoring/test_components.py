@@ -22,7 +22,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from lab.build.jobs import job
 from lab.metrics import PARTS, declared
 from tests.kit.monitoring.rig import CONFIG as PROMETHEUS
-from tests.kit.monitoring.rig import rules
+from tests.kit.monitoring.rig import METRIC, RECORDED, RULES, rules
 
 CONFIG: Final = PROMETHEUS.parent
 SERVICES: Final = {"operator": "operator", "brain": "brain", "di-server": "diengine"}
@@ -30,16 +30,11 @@ SERVICES: Final = {"operator": "operator", "brain": "brain", "di-server": "dieng
 FILES: Final = {path.stem: path.read_text() for path in sorted((CONFIG / "grafana").glob("*.json"))}
 MODELS: Final[dict[str, Any]] = {name: json.loads(text) for name, text in FILES.items()}
 PANELS: Final = {name: list(model["panels"]) for name, model in MODELS.items()}
-RULES: Final[list[Manifest]] = [rule for group in rules() for rule in group["rules"]]
 ASKED: Final = {rule.get("alert") or rule["record"]: [rule["expr"]] for rule in RULES} | {
     board: [each["expr"] for panel in panels for each in panel.get("targets", ())]
     for board, panels in PANELS.items()
 }
 """Rule or dashboard → its expressions."""
-METRIC: Final = re.compile(
-    r"\b(?:elasticjob|training_operator|controller_runtime|workqueue|rest_client|leader_election)_\w+"
-)
-RECORDED: Final = re.compile(r"\belasticjob:\w+:\w+")
 WIDTH: Final = 24
 """Columns of Grafana's grid."""
 LARGEST: Final = 1 << 20

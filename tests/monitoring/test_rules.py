@@ -14,26 +14,21 @@ import yaml
 
 from elasticjob.kube.objects.kinds import Manifest
 from lab.metrics import declared
-from tests.kit.monitoring.rig import CONFIG, rules
+from tests.kit.monitoring.rig import CONFIG, METRIC, RECORDED, RULES, rules
 from tests.monitoring.cases import CASES, Case
 
 ROOT: Final = CONFIG.parents[1]
 PLAIN: Final = CONFIG / "plain"
 GROUPS: Final = rules()
 CLASSES: Final = {group["name"].removeprefix("elasticjob."): group for group in GROUPS}
-RULES: Final[list[Manifest]] = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS: Final = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 SEVERITIES: Final = ("critical", "warning", "info")
 RUNBOOKS: Final = {page.stem: page for page in (ROOT / "docs" / "runbooks").glob("*.md")}
 OPERATOR: Final[list[Manifest]] = [*yaml.safe_load_all((ROOT / "config/rbac/operator.yaml").read_text())]
 HEADINGS: Final = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
-METRIC: Final = re.compile(
-    r"\b(?:up|(?:elasticjob|training_operator|controller_runtime|workqueue|rest_client|leader_election)_\w+)\b"
-)
 FROM: Final = re.compile(
     r'component(="elasticjob-(operator|brain|di-server)"|=~"elasticjob-\(operator\|brain\|di-server\)")'
 )
-RECORDED: Final = re.compile(r"\belasticjob:\w+:\w+")
 
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 
@@ -88,7 +83,7 @@ def test_each_page_is_that_of_an_alert() -> None:
 def test_no_job_s_master_can_raise_an_alert_about_others(rule: Manifest) -> None:
     """A tenant's master may serve any series; only its target says that it is a master."""
     masters = {each.name for each in declared("master")}
-    asked = re.findall(rf"({METRIC.pattern})(\{{[^}}]*\}})?", rule["expr"])
+    asked = re.findall(rf"(\bup\b|{METRIC.pattern})(\{{[^}}]*\}})?", rule["expr"])
     others = [(name, selector) for name, selector in asked if name not in {*masters, "up"}]
     assert [name for name, selector in others if not FROM.search(selector)] == []
 

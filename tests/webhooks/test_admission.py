@@ -398,35 +398,32 @@ SIDE = {"name": "side", "image": "b"}
 NO_BOUNDS = {f"{W}/minReplicas": ABSENT, f"{W}/maxReplicas": ABSENT}
 STRATEGY, PS = "spec/distributionStrategy", {"spec/distributionStrategy": "ParameterServerStrategy"}
 BC = {"spec/image": "a", "spec/command": "b c"}
-OLDER: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("words", {STRATEGY: "allreduce"}, {STRATEGY: "AllreduceStrategy"}),
-    ("mode", {"spec/optimizeMode": "Single_Job"}, {"spec/optimizeMode": "single-job"}),
-    ("underscores", {STRATEGY: "parameter_server", "spec/replicaSpecs/ps": ROLE}, PS),
-    ("parameter servers without a strategy", {"spec/replicaSpecs/ps": ROLE}, PS),
-    (
-        "another spelling of parameter_server",
+OLDER: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "words": ({STRATEGY: "allreduce"}, {STRATEGY: "AllreduceStrategy"}),
+    "mode": ({"spec/optimizeMode": "Single_Job"}, {"spec/optimizeMode": "single-job"}),
+    "underscores": ({STRATEGY: "parameter_server", "spec/replicaSpecs/ps": ROLE}, PS),
+    "parameter servers without a strategy": ({"spec/replicaSpecs/ps": ROLE}, PS),
+    "another spelling of parameter_server": (
         {"spec/parameterServer": {"image": "elasticdl:iris_estimator", "command": "ps"}},
         {**PS, "spec/replicaSpecs/ps": one_container("ps")},
     ),
-    (
-        "image and command of all roles",
+    "image and command of all roles": (
         {**BC, f"{MAIN}/image": ABSENT, f"{MAIN}/command": ABSENT},
         {f"{MAIN}/image": "a", f"{MAIN}/command": ["b", "c"]},
     ),
-    (
-        "the command of main, which is not first",
+    "the command of main, which is not first": (
         {"spec/command": "b c", MAINS: [SIDE, {"name": "main", "image": "a"}]},
         {MAINS: [SIDE, {"name": "main", "image": "a", "command": ["b", "c"]}]},
     ),
-    ("a role's own image", BC, {}),
-    ("0: the optimizer decides", {f"{W}/replicas": 0}, {f"{W}/replicas": ABSENT}),
-    ("0 without bounds", {f"{W}/replicas": 0, **NO_BOUNDS}, {f"{W}/replicas": ABSENT}),
-    ("0 where none is allowed", {f"{W}/replicas": 0, f"{W}/minReplicas": 0}, {}),
-]
+    "a role's own image": (BC, {}),
+    "0: the optimizer decides": ({f"{W}/replicas": 0}, {f"{W}/replicas": ABSENT}),
+    "0 without bounds": ({f"{W}/replicas": 0, **NO_BOUNDS}, {f"{W}/replicas": ABSENT}),
+    "0 where none is allowed": ({f"{W}/replicas": 0, f"{W}/minReplicas": 0}, {}),
+}
 """Cases, what is written, and what of it is read as something else, or beside it."""
 
 
-@pytest.mark.parametrize(("written", "read"), [row[1:] for row in OLDER], ids=[row[0] for row in OLDER])
+@pytest.mark.parametrize(("written", "read"), OLDER.values(), ids=OLDER)
 async def test_older_forms_are_stored_as_written_and_read_as_todays(
     written: dict[str, Any], read: dict[str, Any]
 ) -> None:
@@ -479,9 +476,8 @@ async def test_older_forms_that_can_mean_two_things_are_refused(
 
 
 P = "spec/replicaResourceSpecs"
-OLDER_PLANS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    (
-        "pods",
+OLDER_PLANS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "pods": (
         {
             "spec/createPods": [{"name": "digits-edljob-worker-3", "type": "Worker", "id": 3}],
             "spec/removePods": ["digits-edljob-worker-1", {"name": "digits_worker-2"}],
@@ -493,17 +489,14 @@ OLDER_PLANS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
             "spec/migratePods": [{"name": "digits-worker-0", "resource": {"cpu": 4}}],
         },
     ),
-    (
-        "one letter less",
+    "one letter less": (
         {P: ABSENT, "spec/replicaResourceSpec": {"worker": {"replicas": 3}}},
         {P: {"worker": {"replicas": 3}}, "spec/replicaResourceSpec": {"worker": {"replicas": 3}}},
     ),
-]
+}
 
 
-@pytest.mark.parametrize(
-    ("written", "read"), [row[1:] for row in OLDER_PLANS], ids=[row[0] for row in OLDER_PLANS]
-)
+@pytest.mark.parametrize(("written", "read"), OLDER_PLANS.values(), ids=OLDER_PLANS)
 async def test_older_plans_are_stored_as_written_and_read_as_todays(
     written: dict[str, Any], read: dict[str, Any]
 ) -> None:

@@ -159,8 +159,7 @@ async def test_killed_pod_ends_its_connections_at_once(cluster: Live) -> None:
 @in_a_cluster
 async def test_service_without_ready_pods_refuses(cluster: Live) -> None:
     address = await serve(cluster, "a")
-    await cluster.client.delete(POD, "a", cluster.namespace)
-    await cluster.gone("a")
+    await cluster.delete("a")
     await cluster.until(lambda: ready_count(cluster) == 0 or None)
     await refused(address)
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,15 @@ from lab.waiting import until
 from tests.kit.devcluster.live import Live, is_alive, live, manifest
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+CLAIM = {
+    "metadata": {"name": "c"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+EMPTY = {"name": "v", "emptyDir": {}}
+MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+CLAIMED = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
 
 
 @pytest.fixture
@@ -82,7 +92,7 @@ async def test_logs_of_a_pod(cluster: Live, gate: Path) -> None:
 
 async def test_following_a_log_ends_with_the_container(cluster: Live, gate: Path) -> None:
     await cluster.start("p", "sh", "-c", f"echo before; read x < {gate}; echo after")
-    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
+    await cluster.runs("p")
     pieces: list[bytes] = []
     async for piece in cluster.client.logs("p", cluster.namespace, follow=True):
         pieces.append(piece)
@@ -97,8 +107,7 @@ async def test_deleted_pod_gets_sigterm_and_may_say_goodbye(cluster: Live, tmp_p
     script = f"trap 'echo bye > {bye}; exit 0' TERM; echo ready; while :; do read x < {never}; done"
     await cluster.start("p", "sh", "-c", script, terminationGracePeriodSeconds=20)
     await cluster.logged("p", "ready")
-    await cluster.client.delete(POD, "p", cluster.namespace)
-    await cluster.gone("p")
+    await cluster.delete("p")
     assert bye.read_text() == "bye\n"
 
 
@@ -112,11 +121,10 @@ async def test_pod_that_ignores_sigterm_is_killed_with_all_its_descendants(
         "echo $$$$ >> PIDS; while :; do sleep 600; done"
     ).replace("PIDS", str(pids))
     await cluster.start("p", "sh", "-c", script)
-    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
+    await cluster.runs("p")
     await until(lambda: _lines(pids) == 3)
     found = [int(line) for line in pids.read_text().split()]
-    await cluster.client.delete(POD, "p", cluster.namespace)
-    await cluster.gone("p")
+    await cluster.delete("p")
     assert [pid for pid in found if is_alive(pid)] == []
     await until(lambda: not list((cluster.cluster.state / "pods").iterdir()))
 
@@ -128,10 +136,9 @@ def _lines(path: Path) -> int:
 async def test_force_deleted_pod_is_killed(cluster: Live, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     await cluster.start("p", "sh", "-c", f"trap '' TERM; echo $$$$ > {pids}; sleep 600")
-    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
+    await cluster.runs("p")
     await until(lambda: _lines(pids) == 1)
-    await cluster.client.delete(POD, "p", cluster.namespace, grace=0)
-    await cluster.gone("p")
+    await cluster.delete("p", grace=0)
     await until(lambda: not is_alive(int(pids.read_text())))
 
 
@@ -190,16 +197,10 @@ async def test_shared_pages_of_forked_processes_count_once(cluster: Live) -> Non
 
 async def test_resized_limit_takes_effect(cluster: Live, gate: Path) -> None:
     script = f"open({str(gate)!r}).read()\nheld = bytearray(200 << 20)\nimport time; time.sleep(1.2)"
-    await cluster.start(
-        "p",
-        "python",
-        "-c",
-        script,
-        container={"resources": {"limits": {"memory": "100Mi"}, "requests": {"memory": "100Mi"}}},
-    )
-    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
-    resources = {"limits": {"memory": "400Mi"}, "requests": {"memory": "400Mi"}}
-    patch = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+    small, large = ({of: {"memory": size} for of in ("limits", "requests")} for size in ("100Mi", "400Mi"))
+    await cluster.start("p", "python", "-c", script, container={"resources": small})
+    await cluster.runs("p")
+    patch = {"spec": {"containers": [{"name": "main", "resources": large}]}}
     await cluster.client.merge_patch(POD, "p", patch, cluster.namespace, subresource="resize", strategic=True)
     resized = await cluster.pod_where(
         "p", lambda pod: pod.status.container_statuses[0].allocated_resources.get("memory") == "400Mi"
@@ -217,10 +218,8 @@ async def test_missing_secret_is_waited_for(cluster: Live) -> None:
     state = pod.status.container_statuses[0].state.waiting
     assert state is not None
     assert state.message == 'secret "secret" not found'
-    await cluster.client.create(
-        SECRET,
-        {"metadata": {"name": "secret", "namespace": cluster.namespace}, "stringData": {"word": "hush"}},
-    )
+    secret = {"metadata": {"name": "secret"}, "stringData": {"word": "hush"}}
+    await cluster.client.create(SECRET, secret, cluster.namespace)
     await cluster.finished("p")
     assert await cluster.logs("p") == "hush\n"
 
@@ -253,17 +252,9 @@ async def test_last_words(cluster: Live) -> None:
 
 
 async def test_environment_and_volumes(cluster: Live) -> None:
-    await cluster.client.create(
-        CONFIG_MAP,
-        {"metadata": {"name": "settings", "namespace": cluster.namespace}, "data": {"color": "blue"}},
-    )
-    await cluster.client.create(
-        PERSISTENT_VOLUME_CLAIM,
-        {
-            "metadata": {"name": "claim", "namespace": cluster.namespace},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        },
-    )
+    settings = {"metadata": {"name": "settings"}, "data": {"color": "blue"}}
+    await cluster.client.create(CONFIG_MAP, settings, cluster.namespace)
+    await cluster.client.create(PERSISTENT_VOLUME_CLAIM, CLAIM, cluster.namespace)
     container = {
         "env": [
             {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -281,7 +272,7 @@ async def test_environment_and_volumes(cluster: Live) -> None:
     volumes = [
         {"name": "settings", "configMap": {"name": "settings"}},
         {"name": "scratch", "emptyDir": {"medium": "Memory"}},
-        {"name": "claim", "persistentVolumeClaim": {"claimName": "claim"}},
+        {"name": "claim", "persistentVolumeClaim": {"claimName": "c"}},
     ]
     script = (
         "echo $GREETING $color; cat $FILE; echo; echo x > /scratch/x; cat /scratch/x; "
@@ -290,8 +281,8 @@ async def test_environment_and_volumes(cluster: Live) -> None:
     await cluster.start("p", "sh", "-c", script, container=container, volumes=volumes)
     pod = await cluster.finished("p")
     assert await cluster.logs("p") == f"I am p blue\nblue\nx\n{pod.status.pod_ip}\n"
-    assert (cluster.cluster.state / f"claims/{cluster.namespace}/claim/word").read_text() == "kept\n"
-    claim = await cluster.client.get(PERSISTENT_VOLUME_CLAIM, "claim", cluster.namespace)
+    assert (cluster.cluster.state / f"claims/{cluster.namespace}/c/word").read_text() == "kept\n"
+    claim = await cluster.client.get(PERSISTENT_VOLUME_CLAIM, "c", cluster.namespace)
     assert claim.status["phase"] == "Bound"
 
 
@@ -302,11 +293,8 @@ async def test_pod_talks_to_the_api_server_as_its_service_account(cluster: Live)
 
 
 async def test_init_containers_come_first_and_share_volumes(cluster: Live) -> None:
-    mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    init = {"name": "init", "image": "busybox", "command": ["sh", "-c", "echo made > /v/file"], **mount}
-    await cluster.start(
-        "p", "cat", "/v/file", container=mount, initContainers=[init], volumes=[{"name": "v", "emptyDir": {}}]
-    )
+    init = {"name": "init", "image": "busybox", "command": ["sh", "-c", "echo made > /v/file"], **MOUNT}
+    await cluster.start("p", "cat", "/v/file", container=MOUNT, initContainers=[init], volumes=[EMPTY])
     assert (await cluster.finished("p")).status.phase == "Succeeded"
     assert await cluster.logs("p") == "made\n"
 
@@ -317,30 +305,18 @@ async def test_readiness_and_hooks(cluster: Live, tmp_path: Path) -> None:
         "postStart": {"exec": {"command": ["sh", "-c", "echo > /v/ready"]}},
         "preStop": {"exec": {"command": ["sh", "-c", f"echo stopping > {tmp_path}/hook"]}},
     }
-    container = {
-        "readinessProbe": probe,
-        "lifecycle": hooks,
-        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
-    }
-    await cluster.start(
-        "p",
-        "sleep",
-        "600",
-        container=container,
-        volumes=[{"name": "v", "emptyDir": {}}],
-        terminationGracePeriodSeconds=10,
-    )
+    container = {"readinessProbe": probe, "lifecycle": hooks, **MOUNT}
+    pod: dict[str, Any] = {"volumes": [EMPTY], "terminationGracePeriodSeconds": 10}
+    await cluster.start("p", "sleep", "600", container=container, **pod)
     await cluster.pod_where("p", is_ready)
-    await cluster.client.delete(POD, "p", cluster.namespace)
-    await cluster.gone("p")
+    await cluster.delete("p")
     assert (tmp_path / "hook").read_text() == "stopping\n"
 
 
 async def test_same_name_again_is_another_pod(cluster: Live) -> None:
     await cluster.start("p", "echo", "first")
     first = await cluster.finished("p")
-    await cluster.client.delete(POD, "p", cluster.namespace)
-    await cluster.gone("p")
+    await cluster.delete("p")
     await cluster.start("p", "echo", "second")
     second = await cluster.finished("p")
     assert await cluster.logs("p") == "second\n"
@@ -350,7 +326,7 @@ async def test_same_name_again_is_another_pod(cluster: Live) -> None:
 async def test_unschedulable_pod_says_why_and_starts_when_there_is_room(cluster: Live) -> None:
     two = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
     await cluster.start("p", "sleep", "600", container=two)
-    await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
+    await cluster.runs("p")
     await cluster.start("q", "true", container=two)
     blocked = await cluster.pod_where("q", lambda pod: pod.status.conditions)
     condition = next(c for c in blocked.status.conditions if c.type == "PodScheduled")
@@ -374,7 +350,7 @@ async def test_many_pods_have_addresses_of_their_own(cluster: Live) -> None:
     names = [f"p{number}" for number in range(12)]
     for name in names:
         await cluster.start(name, "sleep", "600")
-    pods = [await cluster.pod_where(name, lambda pod: pod.status.phase == "Running") for name in names]
+    pods = [await cluster.runs(name) for name in names]
     assert len({pod.status.pod_ip for pod in pods}) == len(names)
 
 
@@ -391,16 +367,14 @@ async def test_sigterm_reaches_only_the_first_process(cluster: Live, tmp_path: P
     )
     await cluster.start("p", "python", "-c", script, terminationGracePeriodSeconds=10)
     await cluster.logged("p", "ready")
-    await cluster.client.delete(POD, "p", cluster.namespace)
-    await cluster.gone("p")
+    await cluster.delete("p")
     assert out.read_text() == "parent"
 
 
 async def test_pending_pod_can_be_deleted(cluster: Live) -> None:
     await cluster.start("p", "true", container={"resources": {"limits": {"nvidia.com/gpu": "9"}}})
     await cluster.pod_where("p", lambda pod: pod.status.conditions)
-    await cluster.client.delete(POD, "p", cluster.namespace)
-    await cluster.gone("p")
+    await cluster.delete("p")
 
 
 async def test_a_pod_of_an_unknown_image_waits_has_no_log_and_can_be_deleted(cluster: Live) -> None:
@@ -409,8 +383,7 @@ async def test_a_pod_of_an_unknown_image_waits_has_no_log_and_can_be_deleted(clu
     assert pod.status.phase == "Pending"
     with pytest.raises(ApiError, match='container "main" in pod "p" is waiting to start: ErrImagePull'):
         await cluster.logs("p")
-    await cluster.client.delete(POD, "p", cluster.namespace)
-    await cluster.gone("p")
+    await cluster.delete("p")
 
 
 async def test_failed_post_start_hook_ends_the_container(cluster: Live) -> None:
@@ -418,14 +391,6 @@ async def test_failed_post_start_hook_ends_the_container(cluster: Live) -> None:
     await cluster.start("p", "sleep", "600", container=hook)
     assert end_of(await cluster.finished("p")).exit_code == 137
     await cluster.until(lambda: "FailedPostStartHook" in cluster.reasons("p"))
-
-
-CLAIM = {
-    "metadata": {"name": "c"},
-    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-}
-MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-CLAIMED = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
 
 
 async def test_claims_are_found_again_by_the_next_cluster(tmp_path: Path) -> None:
@@ -449,8 +414,7 @@ async def test_a_pod_waits_for_its_claim_whose_files_go_with_it(cluster: Live) -
     await cluster.finished("p")
     file = cluster.cluster.state / f"claims/{cluster.namespace}/c/file"
     assert file.exists()
-    await cluster.client.delete(POD, "p", cluster.namespace)
-    await cluster.gone("p")
+    await cluster.delete("p")
     await cluster.client.delete(PERSISTENT_VOLUME_CLAIM, "c", cluster.namespace)
     await until(lambda: not file.exists())
 
@@ -465,6 +429,6 @@ async def test_two_clusters_side_by_side(cluster: Live, tmp_path: Path) -> None:
     async with live(tmp_path / "other") as other:
         await cluster.start("p", "sleep", "600")
         await other.start("p", "sleep", "600")
-        one = await cluster.pod_where("p", lambda pod: pod.status.phase == "Running")
-        two = await other.pod_where("p", lambda pod: pod.status.phase == "Running")
+        one = await cluster.runs("p")
+        two = await other.runs("p")
     assert one.status.pod_ip != two.status.pod_ip

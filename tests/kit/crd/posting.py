@@ -15,16 +15,20 @@ from lab.waiting import until
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def crd_of(schema: Manifest, group: str = "example.org", **version: Any) -> Manifest:
-    """Return a definition of Things whose root has the given schema."""
-    names = {"kind": "Thing", "listKind": "ThingList", "plural": "things", "singular": "thing"}
+THINGS = {"kind": "Thing", "listKind": "ThingList", "plural": "things", "singular": "thing"}
+
+
+def crd_of(
+    schema: Manifest, group: str = "example.org", names: Manifest = THINGS, **version: Any
+) -> Manifest:
+    """Return a definition of Things, or of another kind, whose root has the given schema."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"things.{group}"},
+        "metadata": {"name": f"{names['plural']}.{group}"},
         "spec": {
             "group": group,
-            "names": names,
+            "names": dict(names),
             "scope": "Namespaced",
             "versions": [
                 {

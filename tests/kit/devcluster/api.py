@@ -205,8 +205,6 @@ def definition(schema: dict[str, Any] | None = None, name: str = "things", **ver
         ],
         "selectableFields": [{"jsonPath": ".spec.mode"}] if schema is None else [],
     }
-    made = crd_of(schema or THING_SCHEMA, "example.com", **(shown | version))
-    made["metadata"]["name"] = f"{name}.example.com"
     kind = name.rstrip("s").capitalize()
-    made["spec"]["names"] = {"plural": name, "kind": kind, "shortNames": ["th"], "categories": ["all"]}
-    return made
+    names = {"plural": name, "kind": kind, "shortNames": ["th"], "categories": ["all"]}
+    return crd_of(schema or THING_SCHEMA, "example.com", names, **(shown | version))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.kit.crd.posting import crd_of
+
 GROUP, PLURAL = "stable.example.com", "crontabs"
 
 _SPEC = {
@@ -18,28 +20,9 @@ _SCHEMA = {
     "type": "object",
     "properties": {"spec": _SPEC, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
 }
-CRONTABS: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"{PLURAL}.{GROUP}"},
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {"plural": PLURAL, "singular": "crontab", "kind": "CronTab", "shortNames": ["ct"]},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": _SCHEMA},
-                "subresources": {
-                    "status": {},
-                    "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"},
-                },
-            }
-        ],
-    },
-}
+_SCALE = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+_NAMES = {"plural": PLURAL, "singular": "crontab", "kind": "CronTab", "shortNames": ["ct"]}
+CRONTABS = crd_of(_SCHEMA, GROUP, _NAMES, subresources={"status": {}, "scale": _SCALE})
 
 
 def config_map(name: str) -> dict[str, Any]:

@@ -59,7 +59,12 @@ class Live:
     async def finished(self, name: str) -> Pod:
         return await self.pod_where(name, lambda pod: pod.status.phase in ("Succeeded", "Failed"))
 
-    async def gone(self, name: str) -> None:
+    async def runs(self, name: str) -> Pod:
+        return await self.pod_where(name, lambda pod: pod.status.phase == "Running")
+
+    async def delete(self, name: str, grace: int | None = None) -> None:
+        """Delete the pod, and return once it has gone."""
+        await self.client.delete(POD, name, self.namespace, grace=grace)
         await self.until(lambda: self.pod(name) is None)
 
     async def start(
@@ -75,7 +80,7 @@ class Live:
 
     async def logged(self, name: str, word: str) -> None:
         """Return once the pod's log has the word."""
-        await self.pod_where(name, lambda pod: pod.status.phase == "Running")
+        await self.runs(name)
         log = b""
         async for piece in self.client.logs(name, self.namespace, follow=True):
             log += piece

@@ -66,6 +66,15 @@ def rules() -> list[Manifest]:
     return groups
 
 
+RULES: Final[list[Manifest]] = [rule for group in rules() for rule in group["rules"]]
+METRIC: Final = re.compile(
+    r"\b(?:elasticjob|training_operator|controller_runtime|workqueue|rest_client|leader_election)_\w+"
+)
+"""The name of a metric of ours in an expression."""
+RECORDED: Final = re.compile(r"\belasticjob:\w+:\w+")
+"""The name of a recorded series."""
+
+
 def quick(groups: Sequence[Manifest]) -> list[Manifest]:
     """Return the groups with windows, waits and limits of minutes and hours shortened to seconds.
 

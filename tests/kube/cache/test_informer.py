@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -22,7 +23,7 @@ from elasticjob.kube.backoff import (
 )
 from elasticjob.kube.cache import informer as informers
 from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Heed, Informer, patient
+from elasticjob.kube.cache.informer import BEGINNING, CONFIRMING, IDLE, IDLE_INITIAL, Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.kube.errors import Forbidden, KubeError
@@ -35,6 +36,14 @@ from tests.kit.traps.operators import AT_ONCE, PAUSE, Steady
 
 REFUSED = answer(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
 A, B, C = (manifest(name, rv) for name, rv in (("a", 1), ("b", 2), ("c", 3)))
+AWAY = answer(502, b"<html/>")
+BUSY = answer(503, status(503, "ServiceUnavailable", "paths are not installed yet"))
+STARTING = answer(429, status(429, "TooManyRequests", "storage is (re)initializing"))
+REFUSING = answer(403, status(403, "Forbidden", "not you"))
+TORN = (stream(event("ADDED", B), end="cut"), stream(end="cut"), answer(200, b"<html/>"))
+BEGUN, SHOWN = stream(bookmark(5, initial_done=True), end="close"), stream(event("ADDED", A))
+ALL = stream(event("ADDED", A), bookmark(9, initial_done=True))
+GONE = answer(410, status(410, "Expired", "too old resource version"))
 
 
 @dataclass
@@ -57,27 +66,13 @@ class Following:
 
 @asynccontextmanager
 async def following(
-    *script: Answer,
-    backoff: Backoff = AT_ONCE,
-    labels: str = "",
-    one_of_many: bool = False,
-    heed: Heed = patient,
-    metrics: Metrics | None = None,
-    optional: bool = False,
+    *script: Answer, backoff: Backoff = AT_ONCE, labels: str = "", optional: bool = False, **more: Any
 ) -> AsyncIterator[Following]:
     clock = VirtualClock()
     async with Stub() as stub, stub.client(clock) as client:
         stub.then(*script)
         cache = Cache(CONFIG_MAP, "ns", labels, optional=optional)
-        informer = Informer(
-            client,
-            cache,
-            backoff=backoff,
-            chance=Steady(),
-            one_of_many=one_of_many,
-            heed=heed,
-            metrics=metrics,
-        )
+        informer = Informer(client, cache, backoff=backoff, chance=Steady(), **more)
         task = asyncio.create_task(informer.run())
         found = Following(stub, cache, clock, [], informer, task)
         found.cache.subscribe(found.changes.append)
@@ -140,12 +135,9 @@ async def test_an_orderly_end_resumes_at_the_bookmark() -> None:
         assert it.cache.version == 40
 
 
-GONE = status(410, "Expired", "too old resource version")
-
-
 async def test_a_small_cache_that_loses_its_version_again_and_again_is_never_blind_for_long() -> None:
     began = stream(event("ADDED", A), bookmark(5, initial_done=True), end="close")
-    async with following(began, *[answer(410, GONE)] * 50, backoff=WATCH) as it:
+    async with following(began, *[GONE] * 50, backoff=WATCH) as it:
         await it.cache.wait_synced()
         await until(lambda: len(it.stub.seen) >= 12, it.clock, longest=PAUSE)
         lists = 10
@@ -159,7 +151,7 @@ def test_the_longest_pause_before_a_list_goes_by_what_it_costs(size: int, longes
 
 
 async def test_a_server_that_ignores_streaming_is_asked_for_pages() -> None:
-    async with following(stream(event("ADDED", A)), page(A, rv=5), stream()) as it:
+    async with following(SHOWN, page(A, rv=5), stream()) as it:
         await until(lambda: it.cache.synced, it.clock)
         assert it.names == {"a"}
 
@@ -167,7 +159,7 @@ async def test_a_server_that_ignores_streaming_is_asked_for_pages() -> None:
 @pytest.mark.parametrize("words", [[], [bookmark(6)]], ids=["without a word", "after a word"])
 async def test_a_watch_that_is_closed_at_once_again_and_again_is_no_hot_loop(words: list[bytes]) -> None:
     closed = [stream(*words, end="close") for _ in range(50)]
-    async with following(stream(bookmark(5, initial_done=True), end="close"), *closed, backoff=WATCH) as it:
+    async with following(BEGUN, *closed, backoff=WATCH) as it:
         await it.cache.wait_synced()
         await until(lambda: len(it.stub.seen) >= 6, it.clock, longest=PAUSE)
         assert it.clock.monotonic() >= 0.8 + 4 * RESUME_WHEN_AWAY
@@ -190,9 +182,7 @@ def held(opened: asyncio.Event, end: asyncio.Event) -> Answer:
 
 async def test_a_load_balancer_that_cuts_watches_costs_a_second_each_time() -> None:
     watches = [(asyncio.Event(), asyncio.Event()) for _ in range(20)]
-    async with following(
-        stream(bookmark(5, initial_done=True), end="close"), *[held(*each) for each in watches], backoff=WATCH
-    ) as it:
+    async with following(BEGUN, *[held(*each) for each in watches], backoff=WATCH) as it:
         await it.cache.wait_synced()
         await until(watches[0][0].is_set, it.clock, longest=PAUSE)
         for (_, end), (opened, _) in pairwise(watches):
@@ -205,71 +195,44 @@ async def test_a_load_balancer_that_cuts_watches_costs_a_second_each_time() -> N
         assert it.cache.lists == 1
 
 
-async def test_a_server_that_was_away_or_in_trouble_is_found_soon_however_long_it_was() -> None:
-    away = [answer(502, b"<html/>")] * 12
-    trouble = [answer(503, status(503, "ServiceUnavailable", "paths are not installed yet"))] * 12
-    trouble += [answer(429, status(429, "TooManyRequests", "storage is (re)initializing"))] * 12
-    script = [*away, *trouble, stream(event("ADDED", A))]
-    async with following(stream(bookmark(5, initial_done=True), end="close"), *script, backoff=WATCH) as it:
-        await it.cache.wait_synced()
-        await until(lambda: len(it.stub.seen) == len(script), it.clock, longest=PAUSE)
-        began = it.clock.monotonic()
+CUT, THREE = 0.8, 0.8 + 1.6 + 3.2
+PAUSES: dict[str, tuple[tuple[Answer, ...], bool, float, int]] = {
+    "away or in trouble, for however long": (
+        (BEGUN, *[AWAY] * 12, *[BUSY] * 12, *[STARTING] * 12, SHOWN),
+        False,
+        CUT + 36 * RESUME_WHEN_AWAY,
+        1,
+    ),
+    # nobody who is not there has listed anything; one who lists and fails in the middle has
+    "away at the start": ((*[AWAY] * 12, *TORN, ALL), False, CUT + 11 * RESUME_WHEN_AWAY + THREE, 1),
+    "it refuses to begin": ((*[BUSY] * 6, ALL), False, THREE + 3 * BEGIN_WHEN_REFUSED, 1),
+    # but one that is away is asked as often as others do: that costs nobody anything
+    "one of many asks a server in trouble less often each time": (
+        (BEGUN, *[BUSY] * 3, AWAY, *[GONE] * 3, ALL),
+        True,
+        CUT + THREE + RESUME_WHEN_AWAY + THREE,
+        2,
+    ),
+    # and what was away before does not count: the first refusal is the first
+    "a right that is missing is asked for less often each time": (
+        (BEGUN, *[AWAY] * 6, *[REFUSING] * 4, SHOWN),
+        False,
+        CUT + 6 * RESUME_WHEN_AWAY + THREE + 6.4,
+        1,
+    ),
+}
+"""What a server says, whether many watch, how long it takes until the cache is right, and the lists."""
+
+
+@pytest.mark.parametrize(("script", "many", "seconds", "lists"), PAUSES.values(), ids=PAUSES)
+async def test_how_soon_a_server_that_is_well_again_is_found(
+    script: tuple[Answer, ...], many: bool, seconds: float, lists: int
+) -> None:
+    async with following(*script, backoff=WATCH, one_of_many=many) as it:
         await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
-        assert it.clock.monotonic() - began == pytest.approx(RESUME_WHEN_AWAY)
-        assert it.cache.lists == 1
-
-
-async def test_a_server_that_was_away_at_the_start_is_found_soon_too() -> None:
-    """Nobody who is not there has listed anything; one who lists and fails in the middle has."""
-    away = [answer(502, b"<html/>")] * 12
-    torn = [stream(event("ADDED", A), end="cut"), stream(end="cut"), answer(200, b"<html/>")]
-    script = [*away, *torn, stream(event("ADDED", A), bookmark(5, initial_done=True))]
-    async with following(*script, backoff=WATCH) as it:
-        await until(lambda: len(it.stub.seen) == 1 + len(away), it.clock, longest=PAUSE)
-        assert it.clock.monotonic() == pytest.approx(0.8 + 11 * RESUME_WHEN_AWAY)
-        began = it.clock.monotonic()
-        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
-        assert it.clock.monotonic() - began == pytest.approx(0.8 + 1.6 + 3.2)
-
-
-async def test_a_server_that_refuses_to_begin_is_asked_again_within_seconds() -> None:
-    busy = [answer(503, status(503, "ServiceUnavailable", "starting"))] * 6
-    script = [*busy, stream(event("ADDED", A), bookmark(5, initial_done=True))]
-    async with following(*script, backoff=WATCH) as it:
-        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
-        assert it.clock.monotonic() == pytest.approx(0.8 + 1.6 + 3.2 + 3 * BEGIN_WHEN_REFUSED)
-
-
-async def test_one_of_many_asks_a_server_in_trouble_less_often_each_time() -> None:
-    """But one that is away as often as others do: that costs nobody anything."""
-    trouble = [answer(503, status(503, "ServiceUnavailable", "busy"))] * 3
-    lost = [answer(410, GONE)] * 3
-    script = [
-        *trouble,
-        answer(502, b"<html/>"),
-        *lost,
-        stream(event("ADDED", B), bookmark(9, initial_done=True)),
-    ]
-    async with following(
-        stream(bookmark(5, initial_done=True), end="close"), *script, backoff=WATCH, one_of_many=True
-    ) as it:
-        await it.cache.wait_synced()
-        await until(lambda: it.names == {"b"}, it.clock, longest=PAUSE)
-        cut, away, growing = 0.8, RESUME_WHEN_AWAY, 0.8 + 1.6 + 3.2
-        assert it.clock.monotonic() == pytest.approx(cut + growing + away + growing)
-
-
-async def test_a_right_that_is_missing_is_asked_for_less_often_each_time() -> None:
-    """And what was away before does not count: the first refusal is the first."""
-    away = [answer(502, b"<html/>")] * 6
-    refused = [answer(403, status(403, "Forbidden", "not you"))] * 4
-    script = [*away, *refused, stream(event("ADDED", A))]
-    async with following(stream(bookmark(5, initial_done=True), end="close"), *script, backoff=WATCH) as it:
-        await it.cache.wait_synced()
-        await until(lambda: len(it.stub.seen) == 1 + len(away) + 1, it.clock, longest=PAUSE)
-        began = it.clock.monotonic()
-        await until(lambda: it.names == {"a"}, it.clock, longest=PAUSE)
-        assert it.clock.monotonic() - began == pytest.approx(0.8 + 1.6 + 3.2 + 6.4)
+        assert len(it.stub.seen) == len(script)
+        assert it.clock.monotonic() == pytest.approx(seconds)
+        assert it.cache.lists == lists
 
 
 async def test_a_refusal_is_told_by_log_and_metric_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -292,7 +255,7 @@ async def test_an_error_that_is_raised_of_a_failure_ends_the_informer_and_answer
             raise error
 
     unknown, refused = answer(404, status(404, "NotFound", "no")), answer(403, status(403, "Forbidden", "no"))
-    script = [unknown, stream(bookmark(5, initial_done=True), end="close"), refused]
+    script = [unknown, BEGUN, refused]
     async with following(*script, heed=heed) as it:
         with pytest.raises(Forbidden):
             await asyncio.wait_for(it.task, PATIENCE)
@@ -302,7 +265,7 @@ async def test_an_error_that_is_raised_of_a_failure_ends_the_informer_and_answer
 async def test_who_may_watch_and_not_list_goes_on_watching() -> None:
     heard: list[KubeError | None] = []
     began, refused = stream(bookmark(5, initial_done=True)), answer(403, status(403, "Forbidden", "no"))
-    async with following(began, stream(), refused, stream(event("ADDED", A)), heed=heard.append) as it:
+    async with following(began, stream(), refused, SHOWN, heed=heard.append) as it:
         await it.cache.wait_synced()
         await until(lambda: it.names == {"a"}, it.clock, longest=IDLE)
         assert heard == []
@@ -320,7 +283,7 @@ async def test_versions_that_are_lost_again_and_again_are_listed_with_patience(
     monkeypatch.setattr(informers, "longest_before_list", lambda size: 30.0 if costly else 1.0)
     watches = [(asyncio.Event(), asyncio.Event()) for _ in range(5)]
     listed = stream(event("ADDED", A), bookmark(5, initial_done=True), end="close")
-    script = [each for one in watches for each in (listed, held(*one), answer(410, GONE))]
+    script = [each for one in watches for each in (listed, held(*one), GONE)]
     async with following(*script, backoff=Backoff(first=20 if costly else 0.8, limit=30)) as it:
         opens = []
         for opened, end in watches:
@@ -334,9 +297,7 @@ async def test_versions_that_are_lost_again_and_again_are_listed_with_patience(
 
 async def test_a_server_that_says_when_to_come_back_is_believed() -> None:
     busy = answer(429, status(429, "TooManyRequests"), {"Retry-After": "25"})
-    async with following(
-        stream(bookmark(5, initial_done=True), end="close"), busy, stream(event("ADDED", A)), backoff=WATCH
-    ) as it:
+    async with following(BEGUN, busy, SHOWN, backoff=WATCH) as it:
         await it.cache.wait_synced()
         await until(lambda: len(it.stub.seen) == 2, it.clock, longest=PAUSE)
         await until(lambda: it.clock.next_due == 25)
@@ -344,9 +305,7 @@ async def test_a_server_that_says_when_to_come_back_is_believed() -> None:
 
 
 async def test_staleness_counts_from_the_last_word_not_from_the_last_failure() -> None:
-    async with following(
-        stream(bookmark(5, initial_done=True), end="close"), *[answer(502, b"<html/>")] * 20, backoff=WATCH
-    ) as it:
+    async with following(BEGUN, *[AWAY] * 20, backoff=WATCH) as it:
         await it.cache.wait_synced()
         await until(lambda: len(it.stub.seen) >= 8, it.clock, longest=PAUSE)
         assert it.informer.last_heard == 0
@@ -390,9 +349,7 @@ async def test_what_is_cached_can_be_measured() -> None:
 
 
 async def test_a_watch_whose_answer_never_begins_is_noticed_too() -> None:
-    async with following(
-        hang(), stream(bookmark(6, initial_done=True), end="close"), hang(), stream(event("ADDED", A))
-    ) as it:
+    async with following(hang(), stream(bookmark(6, initial_done=True), end="close"), hang(), SHOWN) as it:
         await until(lambda: len(it.stub.seen) == 1 and it.clock.next_due == IDLE_INITIAL)
         await it.clock.advance(IDLE_INITIAL)
         await until(lambda: it.watched_from == ["6"] and it.clock.next_due == BEGINNING)

@@ -170,83 +170,73 @@ def named(group: str, version: str) -> Declaration:
     return declared(kind=Kind(group, version, "Whole", "wholes", Whole))
 
 
-SOUND: list[tuple[str, Declaration]] = [
-    ("nothing", declared()),
-    (
-        "a column of each type",
-        declared(
-            columns=(
-                Column("Size", ".spec.size", "integer", format="int32"),
-                Column("Limit", ".spec.limit"),
-                Column("Since", ".status.since", "date"),
-                Column("Age", ".metadata.creationTimestamp", "date"),
-                Column("Label", ".metadata.labels.app"),
-                Column("Odd", r".metadata.labels.example\.org/app"),
-                Column("Names", ".spec.names"),
-                Column("First", ".spec.names[0]"),
-                Column("All", ".status.conditions[*].type"),
-                Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', wide=True),
-                Column("Workers", ".spec.roles.worker.size", "integer"),
-                Column("Image", ".spec.pod.containers[0].image"),
-            )
-        ),
+SOUND: dict[str, Declaration] = {
+    "nothing": declared(),
+    "a column of each type": declared(
+        columns=(
+            Column("Size", ".spec.size", "integer", format="int32"),
+            Column("Limit", ".spec.limit"),
+            Column("Since", ".status.since", "date"),
+            Column("Age", ".metadata.creationTimestamp", "date"),
+            Column("Label", ".metadata.labels.app"),
+            Column("Odd", r".metadata.labels.example\.org/app"),
+            Column("Names", ".spec.names"),
+            Column("First", ".spec.names[0]"),
+            Column("All", ".status.conditions[*].type"),
+            Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', wide=True),
+            Column("Workers", ".spec.roles.worker.size", "integer"),
+            Column("Image", ".spec.pod.containers[0].image"),
+        )
     ),
-    ("a scale", scaled()),
-    ("a scale through a map", scaled(".spec.roles.worker.size")),
-    ("a scale by key", scaled(".spec.roles['worker'].size")),
-    ("selectable", declared(selectable=(".spec.size", ".status.selector"))),
-    ("names", declared(short_names=("wh", "w2"), categories=("all", "my-things"))),
-    ("deprecated", declared(deprecated="example.org/v1 Whole is deprecated; use v2")),
-    (
-        "cluster-wide",
-        declared(kind=Kind("example.org", "v1beta2", "Whole", "wholes", Whole, namespaced=False)),
-    ),
-]
+    "a scale": scaled(),
+    "a scale through a map": scaled(".spec.roles.worker.size"),
+    "a scale by key": scaled(".spec.roles['worker'].size"),
+    "selectable": declared(selectable=(".spec.size", ".status.selector")),
+    "names": declared(short_names=("wh", "w2"), categories=("all", "my-things")),
+    "deprecated": declared(deprecated="example.org/v1 Whole is deprecated; use v2"),
+    "cluster-wide": declared(kind=Kind("example.org", "v1beta2", "Whole", "wholes", Whole, namespaced=False)),
+}
 
-UNSOUND: list[tuple[str, Declaration, str]] = [
-    ("a column twice", declared(columns=(Column("A", ".spec.size"), Column("A", ".spec.limit"))), ""),
-    ("a column without name", declared(columns=(Column("", ".spec.size"),)), "name"),
-    ("a column that leads nowhere", declared(columns=(Column("A", ".spec.sise"),)), ""),
-    ("a column of another type", declared(columns=(Column("A", ".status.selector", "integer"),)), ""),
-    ("a column of no type", declared(columns=(Column("A", ".spec.size", "int"),)), "must be one of"),
-    (
-        "a column of no format",
+UNSOUND: dict[str, tuple[Declaration, str]] = {
+    "a column twice": (declared(columns=(Column("A", ".spec.size"), Column("A", ".spec.limit"))), ""),
+    "a column without name": (declared(columns=(Column("", ".spec.size"),)), "name"),
+    "a column that leads nowhere": (declared(columns=(Column("A", ".spec.sise"),)), ""),
+    "a column of another type": (declared(columns=(Column("A", ".status.selector", "integer"),)), ""),
+    "a column of no type": (declared(columns=(Column("A", ".spec.size", "int"),)), "must be one of"),
+    "a column of no format": (
         declared(columns=(Column("A", ".spec.size", format="int8"),)),
         "must be one of",
     ),
-    ("a column without dot", declared(columns=(Column("A", "spec.size"),)), "path"),
-    ("a column with a broken path", declared(columns=(Column("A", ".spec.names[0"),)), ""),
-    ("a scale of a text", scaled(".spec.names"), ""),
-    ("a scale of the status", scaled(".status.size"), "specReplicasPath"),
-    ("a scale told by the spec", scaled(status=".spec.size"), "statusReplicasPath"),
-    ("a scale of an item", scaled(".spec.names[0]"), ""),
-    ("selectable metadata", declared(selectable=(".metadata.name",)), "metadata"),
-    (
-        "selectable list",
+    "a column without dot": (declared(columns=(Column("A", "spec.size"),)), "path"),
+    "a column with a broken path": (declared(columns=(Column("A", ".spec.names[0"),)), ""),
+    "a scale of a text": (scaled(".spec.names"), ""),
+    "a scale of the status": (scaled(".status.size"), "specReplicasPath"),
+    "a scale told by the spec": (scaled(status=".spec.size"), "statusReplicasPath"),
+    "a scale of an item": (scaled(".spec.names[0]"), ""),
+    "selectable metadata": (declared(selectable=(".metadata.name",)), "metadata"),
+    "selectable list": (
         declared(selectable=(".spec.names",)),
         "must point to a field of type string, boolean or integer",
     ),
-    ("selectable nothing", declared(selectable=(".spec.sise",)), "is an invalid path"),
-    ("selectable twice", declared(selectable=(".spec.size", ".spec.size")), "Duplicate value"),
-    ("a short name in capitals", declared(short_names=("Wh",)), "lower case"),
-    ("a category with a blank", declared(categories=("my things",)), "lower case"),
-    ("the plural for a short name", declared(short_names=("wholes",)), ""),
-    ("a long deprecation", declared(deprecated="x" * 300), "deprecationWarning"),
-    ("a deprecation of two lines", declared(deprecated="a\nb"), "deprecationWarning"),
-    ("a version of a date", named("example.org", "2026-01"), "versions[0].name"),
-    ("no domain", named("example", "v1"), "should be a domain with at least one dot"),
-    ("a group of Kubernetes", named("example.k8s.io", "v1"), "api-approved.kubernetes.io"),
-]
+    "selectable nothing": (declared(selectable=(".spec.sise",)), "is an invalid path"),
+    "selectable twice": (declared(selectable=(".spec.size", ".spec.size")), "Duplicate value"),
+    "a short name in capitals": (declared(short_names=("Wh",)), "lower case"),
+    "a category with a blank": (declared(categories=("my things",)), "lower case"),
+    "the plural for a short name": (declared(short_names=("wholes",)), ""),
+    "a long deprecation": (declared(deprecated="x" * 300), "deprecationWarning"),
+    "a deprecation of two lines": (declared(deprecated="a\nb"), "deprecationWarning"),
+    "a version of a date": (named("example.org", "2026-01"), "versions[0].name"),
+    "no domain": (named("example", "v1"), "should be a domain with at least one dot"),
+    "a group of Kubernetes": (named("example.k8s.io", "v1"), "api-approved.kubernetes.io"),
+}
 
 
-@pytest.mark.parametrize("declaration", [row[1] for row in SOUND], ids=[row[0] for row in SOUND])
+@pytest.mark.parametrize("declaration", SOUND.values(), ids=SOUND)
 async def test_sound_declarations_are_taken(declaration: Declaration, client: Client) -> None:
     assert await answer_to(client, crd_manifest(declaration)) == ""
 
 
-each_unsound = pytest.mark.parametrize(
-    ("declaration", "answer"), [row[1:] for row in UNSOUND], ids=[row[0] for row in UNSOUND]
-)
+each_unsound = pytest.mark.parametrize(("declaration", "answer"), UNSOUND.values(), ids=UNSOUND)
 
 
 @each_unsound

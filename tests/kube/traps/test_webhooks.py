@@ -34,6 +34,7 @@ from lab.processes import Process
 from lab.troubles.switch import Switch
 from lab.waiting import PATIENCE, PAUSE
 from tests.kit.kube.stub import until
+from tests.kit.kube.tls import shown, trusting
 from tests.kit.traps.operators import for_maps, operator_of, running
 from tests.kit.traps.terms import within
 
@@ -98,18 +99,6 @@ async def stored(client: Client, name: str) -> Manifest:
     """The one validating webhook of a configuration, as the API server has it."""
     found = await client.get(VALIDATING_WEBHOOKS, name)
     return found.webhooks[0]
-
-
-async def shown(port: int, trusted: ssl.SSLContext | None = None) -> bytes:
-    """The certificate that a new connection is shown, after a handshake that trusts `trusted`."""
-    context = trusted or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if trusted is None:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    der: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.close()
-    await writer.wait_closed()
-    return der
 
 
 # 18
@@ -359,9 +348,7 @@ class Alive:
         self._port = port
 
     async def __aenter__(self) -> Alive:
-        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=trusting)
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=trusting())
         return self
 
     async def __aexit__(self, *_: object) -> None:

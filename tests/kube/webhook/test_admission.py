@@ -50,6 +50,7 @@ from lab import waiting
 from lab.build.objects import manifest
 from lab.virtual.server import Server
 from tests.kit.kube.stub import until
+from tests.kit.kube.tls import shown, trusting
 
 Manifest = dict[str, Any]
 
@@ -431,28 +432,16 @@ async def test_a_certificate_is_renewed_on_the_live_socket_under_the_same_author
     cluster = Server(clock)
     async with serving(cluster) as server:
         await server.wait_started()
-        shown, trusted = await _serial(server), bundle(registered(cluster))
+        before, trusted = await shown(server.port), bundle(registered(cluster))
         clock.jump(timedelta(days=5).total_seconds())
         looked = clock.monotonic() + LOOK
         await until(lambda: clock.monotonic() > looked, clock)
-        await waiting.until(lambda: _differs(server, shown), "another certificate is shown")
+        await waiting.until(lambda: _differs(server, before), "another certificate is shown")
         assert bundle(registered(cluster)) == trusted
 
 
-async def _differs(server: WebhookServer, shown: bytes) -> bool:
-    return await _serial(server) != shown
-
-
-async def _serial(server: WebhookServer) -> bytes:
-    """The certificate that is shown."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    host, port = server.url.removeprefix("https://").split(":")
-    _, writer = await asyncio.open_connection(host, int(port), ssl=context)
-    der: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.close()
-    await writer.wait_closed()
-    return der
+async def _differs(server: WebhookServer, before: bytes) -> bool:
+    return await shown(server.port) != before
 
 
 async def test_in_a_cluster_the_service_is_named_and_the_authority_is_shared() -> None:
@@ -508,11 +497,9 @@ async def test_a_server_behind_a_service_stops_without_an_unanswered_review() ->
 
 async def test_a_review_that_comes_late_by_a_connection_of_before_the_end_is_answered() -> None:
     """The API server has connected, and was not quick enough to send before the server stopped."""
-    trusting = ssl.create_default_context()
-    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     async with serving(Server(), service=ServiceRef("sys", "hooks")) as server:
         await server.wait_started()
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting())
         late = asyncio.create_task(_when_nobody_listens(server.port, writer))
     await asyncio.wait_for(late, waiting.PATIENCE)
     assert (await asyncio.wait_for(reader.readline(), waiting.PATIENCE)).startswith(b"HTTP/1.1 400")

@@ -80,26 +80,23 @@ TWO = {
         {"name": "b", "image": "2"},
     ]
 }
-STRATEGIC: list[tuple[str, Any, Any]] = [
-    ("merge by name", {"containers": [{"name": "b", "image": "3"}]}, [("a", "1"), ("b", "3")]),
-    ("append", {"containers": [{"name": "c", "image": "3"}]}, [("c", "3"), ("a", "1"), ("b", "2")]),
-    ("delete by directive", {"containers": [{"name": "a", "$patch": "delete"}]}, [("b", "2")]),
-    ("replace the list", {"containers": [{"$patch": "replace"}, {"name": "z", "image": "9"}]}, [("z", "9")]),
-    ("order", {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}, [("b", "2"), ("a", "1")]),
-    (
-        "order with a new one",
+STRATEGIC: dict[str, tuple[Any, Any]] = {
+    "merge by name": ({"containers": [{"name": "b", "image": "3"}]}, [("a", "1"), ("b", "3")]),
+    "append": ({"containers": [{"name": "c", "image": "3"}]}, [("c", "3"), ("a", "1"), ("b", "2")]),
+    "delete by directive": ({"containers": [{"name": "a", "$patch": "delete"}]}, [("b", "2")]),
+    "replace the list": ({"containers": [{"$patch": "replace"}, {"name": "z", "image": "9"}]}, [("z", "9")]),
+    "order": ({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}, [("b", "2"), ("a", "1")]),
+    "order with a new one": (
         {
             "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}, {"name": "b"}],
             "containers": [{"name": "c", "image": "3"}],
         },
         [("c", "3"), ("a", "1"), ("b", "2")],
     ),
-]
+}
 
 
-@pytest.mark.parametrize(
-    ("patch", "expected"), [row[1:] for row in STRATEGIC], ids=[row[0] for row in STRATEGIC]
-)
+@pytest.mark.parametrize(("patch", "expected"), STRATEGIC.values(), ids=STRATEGIC)
 def test_strategic_merge_of_containers(patch: Any, expected: Any) -> None:
     before = copy.deepcopy(TWO)
     merged = strategic_merge(TWO, patch, POD)

@@ -22,6 +22,7 @@ from elasticjob.kube.webhook.certs.certificates import (
     server_context,
     verifies,
 )
+from tests.kit.kube.tls import shown
 
 NOW = datetime.now(UTC)
 
@@ -35,12 +36,7 @@ async def handshake(context: ssl.SSLContext, bundle: bytes, host: str) -> bytes:
     async with await asyncio.start_server(nothing, "127.0.0.1", 0, ssl=context) as server:
         trusted = ssl.create_default_context(cadata=bundle.decode())
         trusted.verify_flags |= ssl.VERIFY_X509_STRICT
-        port = server.sockets[0].getsockname()[1]
-        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname=host)
-        shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        writer.close()
-        await writer.wait_closed()
-        return shown
+        return await shown(server.sockets[0].getsockname()[1], trusted, host)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "hooks.sys.svc"])
