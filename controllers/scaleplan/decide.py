@@ -222,9 +222,8 @@ def wait_for_the_nodes(seen: Seen, now: datetime) -> Plan | None:
     starts = [plan.status.start_time or now for plan in seen.going]
     if not starts or seen.job is None:
         return None
-    return Plan(
-        "Scaling", "nodes are not as planned yet", again_in=after(min(starts), _deadline(seen.job)) - now
-    )
+    due = max(now, after(min(starts), _deadline(seen.job)))
+    return Plan("Scaling", "nodes are not as planned yet", again_in=due - now)
 
 
 RULES: Final[tuple[Rule[Seen], ...]] = (

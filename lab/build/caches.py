@@ -48,9 +48,18 @@ def caches(*found: tuple[Kind[Any], Item]) -> Caches:
     return Caches(*(made[kind.resource] for kind in kinds))
 
 
-def machine(name: str = "m1", ready: str = "True") -> Item:
-    conditions = [{"type": "Ready", "status": ready}]
-    return raw({"metadata": {"name": name, "uid": name}, "status": {"conditions": conditions}})
+def machine(
+    name: str = "m1",
+    ready: str = "True",
+    *,
+    metadata: Manifest | None = None,
+    status: Manifest | None = None,
+    **spec: Any,
+) -> Item:
+    """A Node; without `ready` it says nothing about that."""
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    about = {"name": name, "uid": name, **(metadata or {})}
+    return raw({"metadata": about, "spec": spec, "status": {"conditions": conditions, **(status or {})}})
 
 
 def pod(

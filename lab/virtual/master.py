@@ -12,7 +12,7 @@ from elasticjob.api.rpc.nodes import Failure, Finish, Order, Orders, Progress, R
 from elasticjob.api.rpc.rendezvous import Join, Leave, Recovery, World
 from elasticjob.api.sizes.role import Range
 from elasticjob.master.durable import columns
-from elasticjob.master.durable.store import restore
+from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.handlers import dispatch, nodes, rendezvous
 from elasticjob.master.handlers.nodes import Pod
 from elasticjob.master.state.condition import Finding, Kind
@@ -169,6 +169,10 @@ class Played:
                 node = self.job.nodes[name]
                 self._become(self.job.put(node.but(beat=self.now)))
             self._become(dispatch.tick(self.job, self.now))
+
+    def another_master(self) -> None:
+        """The next master takes over, from a snapshot of now."""
+        self._become(restore(snapshot(self.job, self.now), self.job.spec, self.now))
 
     def tick(self) -> None:
         """Let the master look at its timeouts now."""

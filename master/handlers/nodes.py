@@ -336,8 +336,9 @@ def _observe_node(job: Job, name: str, listed: list[Pod], now: datetime) -> Job:
         job = goodput.account_new_pod(job, name, current.created)
     if own and own.phase is Phase.SUCCEEDED and seen.has_succeeded and job.member(name):
         return job.put(seen.but(finished=True, beat=None, joined=None))  # the Finish request may be lost
-    if node.beat and (vanished or (own and own.phase in ENDS)):
-        return gone(job, seen, f"pod {node.pod} is gone", now)
+    nameless = not node.pod and seen.phase in ENDS  # its agent has joined, and has yet to watch
+    if node.beat and (vanished or nameless or (own and own.phase in ENDS)):
+        return gone(job, seen, f"pod {node.pod or name} is gone", now)
     if not node.beat and seen.phase in ENDS:  # without an agent: its shards need not wait for their deadline
         return job.but(shards=book.lose_node(job.shards, name))
     if own and own.leaving and (not seen.leaving or own.grace != seen.grace):
@@ -354,11 +355,11 @@ def _pends(current: Pod | None, now: datetime) -> datetime | None:
 
 def _is_of_the_past(node: Node, current: Pod | None) -> bool:
     """Whether the pod ended before this agent began, so that the agent's own pod is not listed yet."""
-    if current is None or node.beat is None or current.phase not in ENDS:
+    if node.beat is None or (current and current.phase not in ENDS):
         return False
     if node.pod:
-        return current.name != node.pod
-    return current.uid == node.uid and node.phase is Phase.INITIAL
+        return current is None or current.name != node.pod
+    return current is not None and current.uid == node.uid and node.phase is Phase.INITIAL
 
 
 def _phase(node: Node, current: Pod | None) -> Phase:

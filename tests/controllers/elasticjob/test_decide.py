@@ -231,6 +231,7 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     rules.rest_when_over: [
         (running(job(status=over())), "Finished", "-Pod digits-master-0"),
         (running(job(status=over(ended=NOW))), "Finished"),
+        (running(job({"worker": role(9)}, status=over()), masters=(), lives=(oom(0),)), "Finished"),
         (running(job(status=over()), masters=(ends(SUCCEEDED),)), "Finished"),
         (running(job(status=over(), runPolicy={"cleanPodPolicy": "All"}), masters=(ends(SUCCEEDED),)),
          "Finished", "-Pod digits-master-0"),
@@ -557,6 +558,10 @@ ENDS: dict[str, tuple[Seen, str, str]] = {
     "an init container": (
         running(lives=(pending(0, 3, restarts_before=3, ended=NO_ROUTE), life(1))), "InitContainerFailed",
         "digits-worker-0-3 failed with init container fetch: exit code 3: no route; restartCount 3 is spent"),
+    "by the failure policy": (
+        running(job(runPolicy=NO_DATA), lives=(ended(0, code=42, words="ValueError: no data"), life(1))),
+        "PodFailurePolicy",
+        "digits-worker-0 failed with exit code 42: ValueError: no data; failurePolicy: FailJob"),
     "no node for too long": (
         waiting_for(60), "PendingTimeout",
         "no node could start for 60 s (pendingTimeoutSeconds): 0 of 2 nodes run; no GPU"),
@@ -622,11 +627,6 @@ def test_nothing_is_written(case: str, given: Seen) -> None:
     assert (decided.reason, decided.actions, decided.outcome) == ("AsSpecified", (), None)
 
 
-def test_a_finished_job_ignores_everything_else() -> None:
-    given = running(job({"worker": role(9)}, status=over(ended=LONG_AGO)), masters=(), lives=(oom(0),))
-    assert decide(given, NOW).actions == ()
-
-
 def test_the_users_size_travels_in_a_manual_plan() -> None:
     asks, follows = manifests(decide(running(job({"worker": role(3)}, generation=7)), NOW))
     assert asks["metadata"]["labels"]["elasticjob.dlrover/scale-type"] == "manual"
@@ -677,16 +677,21 @@ def test_a_master_that_may_have_ended_since_is_not_deleted_unheard() -> None:
     assert (deletion.name, deletion.version) == ("digits-master-0", "7")
 
 
-def test_events_name_what_they_count() -> None:
-    plan = decide(seen(job(networkPolicy=False, **LOCAL), masters=()), NOW)
-    assert [note.sentence for note in plan.notes] == ["created 1 object: JobResource digits"]
-
-
-def test_the_end_of_a_failed_job_says_failed() -> None:
-    plan = decide(running(job(status=over("Failed"))), NOW)
-    assert [(note.reason, note.sentence) for note in plan.notes] == [
-        ("Failed", "the job has failed; deleted digits-master-0 (cleanPodPolicy Running)")
-    ]
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            seen(job(networkPolicy=False, **LOCAL), masters=()),
+            "JobCreated: created 1 object: JobResource digits",
+        ),
+        (
+            running(job(status=over("Failed"))),
+            "Failed: the job has failed; deleted digits-master-0 (cleanPodPolicy Running)",
+        ),
+    ],
+)
+def test_events_name_what_is_made_and_deleted(given: Seen, told: str) -> None:
+    assert [f"{note.reason}: {note.sentence}" for note in decide(given, NOW).notes] == [told]
 
 
 MADE_ANEW = [

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.jobresource.request import RULES, Seen, decide, describe, plan_name
-from elasticjob.controllers.passes.plan import REFUSED, Create, Plan
+from elasticjob.controllers.passes.plan import REFUSED, Plan
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.jobs import NOW, at, job, plan, role
+from lab.build.plans import manifests
 
 ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
 NAME = "digits-request-bigger-3"
@@ -33,18 +35,8 @@ def ready(value: str, reason: str, message: str = "", observed: int | None = Non
 def its(phase: str, reason: str = "", message: str = "") -> Any:
     conditions = [{"type": "Complete", "status": "True", "reason": reason, "message": message}]
     made = plan(NAME, {"worker": 3}, phase=phase)
-    status = made.status.model_copy(
-        update={
-            "conditions": JOBRESOURCE.convert(
-                {
-                    "metadata": {},
-                    "spec": {"selector": {"name": "digits"}},
-                    "status": {"conditions": conditions},
-                }
-            ).status.conditions
-        }
-    )
-    return made.model_copy(update={"status": status})
+    told = SCALEPLAN.convert({**made.manifest(), "status": {"phase": phase, "conditions": conditions}})
+    return made.model_copy(update={"status": told.status})
 
 
 DONE = ready("True", "NodesReady", "all nodes are as planned", observed=3)
@@ -68,7 +60,7 @@ ROWS: list[tuple[str, Seen, list[str], tuple[str, str, int | None]]] = [
 @pytest.mark.parametrize(("given", "made", "shown"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_what_becomes_of_a_request(given: Seen, made: list[str], shown: tuple[str, str, int | None]) -> None:
     decided = decide(given, NOW)
-    assert [each.manifest["metadata"]["name"] for each in decided.actions if isinstance(each, Create)] == made
+    assert [each["metadata"]["name"] for each in manifests(decided)] == made
     if decided.reason == "ManagedByOther":
         return
     status = describe(given, decided, NOW)
@@ -93,9 +85,8 @@ def test_sizes_are_brought_within_bounds_and_nodes_are_migrated() -> None:
     asked = request(
         worker={"replicas": 9}, resource_updation=[{"name": "digits-worker-1", "resource": {"memory": 2048}}]
     )
-    (made,) = decide(Seen(asked, ELASTIC), NOW).actions
-    assert isinstance(made, Create)
-    assert made.manifest["spec"] == {
+    [made] = manifests(decide(Seen(asked, ELASTIC), NOW))
+    assert made["spec"] == {
         "ownerJob": "digits",
         "manualScaling": True,
         "reason": "JobResource bigger asks for it; worker 9, of which the job allows 4",

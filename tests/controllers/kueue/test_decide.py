@@ -37,6 +37,7 @@ from elasticjob.controllers.kueue.workload import (
 from elasticjob.controllers.passes.plan import Action, Create, Delete, Patch
 from elasticjob.kube.objects.views import OwnerReference
 from lab.build.jobs import NOW, ended, life
+from lab.build.plans import manifests
 from tests.kit.controllers.queued import BASE, POD, admitted, cluster_queue, demand, flavored, workload
 
 EVICTED = {"Evicted": "Preempted"}
@@ -457,10 +458,8 @@ def test_a_slice_is_asked_for_where_the_base_is() -> None:
     base = admitted(given.base, true=READY)
     assert not grows(decide(seen(given, base, lives=RUNS), NOW))
     on = domains(given, [life(0, machine="m1")], {"m1": {"rack": "r7"}, "": {}}.__getitem__)
-    (made,) = (
-        a for a in decide(seen(given, base, lives=RUNS, domains=on), NOW).actions if isinstance(a, Create)
-    )
-    assert made.manifest["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] == {"rack": "r7"}
+    [made] = manifests(decide(seen(given, base, lives=RUNS, domains=on), NOW))
+    assert made["spec"]["podSets"][0]["template"]["spec"]["nodeSelector"] == {"rack": "r7"}
     assert "nodeSelector" not in template["spec"]
 
 
@@ -476,6 +475,6 @@ def test_growth_names_the_machines_of_the_flavour_that_the_base_has() -> None:
     ]
     found = seen(demand(2), admitted(true=READY), lives=RUNS)
     known = market([flavored("all", {"g": "4", "f": "4"})], found.workloads, flavors=gpus)
-    [made] = [a for a in decide(replace(found, market=known), NOW).actions if isinstance(a, Create)]
-    [pods] = made.manifest["spec"]["podSets"]
+    [made] = manifests(decide(replace(found, market=known), NOW))
+    [pods] = made["spec"]["podSets"]
     assert pods["template"]["spec"]["nodeSelector"] == {"gpu": "a100"}

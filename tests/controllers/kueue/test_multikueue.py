@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
-from elasticjob.controllers.install import install
-from elasticjob.controllers.main import compose
-from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, SECRET
+from elasticjob.kube.objects.views import NAMESPACE, POD, SECRET
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
-from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.clusters.plane.kueue import Kueue
 from lab.waiting import until
+from tests.kit.controllers.whole_kueue import REAL_KUEUE, TEAM, furnish, machine, operator, template
 
-TEAM, KUEUES = "team", "kueue-system"
+pytestmark = REAL_KUEUE
+KUEUES = "kueue-system"
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 FRAMEWORKS = {"multiKueue": {"externalFrameworks": [{"name": "ElasticJob.v1alpha1.elastic.iml.github.io"}]}}
 CLUSTER = Kind(
@@ -32,16 +26,10 @@ CLUSTER = Kind(
 )
 CONFIG = Kind(queues.GROUP, queues.VERSION, "MultiKueueConfig", "multikueueconfigs", dict, namespaced=False)
 CHECK = Kind(queues.GROUP, queues.VERSION, "AdmissionCheck", "admissionchecks", dict, namespaced=False)
-MACHINE: Manifest = {
-    "metadata": {"name": "n1", "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"}},
-    "status": {name: {"cpu": "64", "memory": "64Gi", "pods": "110"} for name in ("allocatable", "capacity")},
-}
 
 
-async def set_up(client: Client, **more: Any) -> None:
-    await install(client)
-    await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
-    await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
+async def set_up(client: Client, *machines: Manifest, **more: Any) -> None:
+    await furnish(client, queues.flavor(), *machines)
     await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue("all", {"cpu": "4"}, **more))
     await client.create(queues.LOCAL_QUEUE, queues.local_queue("queue", TEAM, "all"))
 
@@ -61,9 +49,7 @@ async def connect(manager: Client, worker: ControlPlane) -> None:
 
 
 def job() -> Manifest:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
-    pod = {"containers": [container], "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]}
-    worker = {"replicas": 3, "minReplicas": 1, "maxReplicas": 3, "template": {"spec": pod}}
+    worker = {"replicas": 3, "minReplicas": 1, "maxReplicas": 3, "template": template()}
     about = {"name": "digits", "namespace": TEAM, "labels": {QUEUE_NAME: "queue"}}
     spec = {
         "distributionStrategy": "Local",
@@ -74,20 +60,6 @@ def job() -> Manifest:
     return {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob", "metadata": about, "spec": spec}
 
 
-@asynccontextmanager
-async def at_work(client: Client) -> AsyncIterator[None]:
-    operator = compose(client, Settings.model_validate({"probes": "", "webhooks": False}), signals=False)
-    running = asyncio.create_task(operator.run())
-    await operator.wait_started()
-    try:
-        yield
-    finally:
-        operator.stop()
-        await running
-
-
-@pytest.mark.plane
-@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_a_job_runs_in_the_worker_cluster_and_grows_there(tmp_path: Path) -> None:
     with (
         ControlPlane(tmp_path / "manager") as here,
@@ -96,12 +68,11 @@ async def test_a_job_runs_in_the_worker_cluster_and_grows_there(tmp_path: Path) 
         Kueue(there, tmp_path / "worker-kueue"),
     ):
         async with Client(here.config()) as manager, Client(there.config()) as worker:
-            await set_up(worker)
-            await worker.create(NODE.untyped(), MACHINE)
+            await set_up(worker, machine())
             rules = {"admissionChecks": [{"name": "elsewhere"}]}
             await set_up(manager, admissionChecksStrategy=rules)
             await connect(manager, there)
-            async with at_work(manager), at_work(worker):
+            async with operator(manager), operator(worker):
                 await manager.create(ELASTICJOB.untyped(), job())
 
                 async def runs() -> bool:

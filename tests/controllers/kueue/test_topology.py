@@ -4,47 +4,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
+from elasticjob.kube.objects.views import POD, Pod
 from lab.clusters.plane import queues
-from lab.clusters.plane.kueue import why_missing
 from lab.clusters.plane.whole_kueue import real_kueue
 from lab.waiting import until
-from tests.controllers.kueue.test_whole_job import TEAM, comes_to, job, operator
+from tests.controllers.kueue.test_whole_job import comes_to, job
+from tests.kit.controllers.whole_kueue import REAL_KUEUE, TEAM, furnish, machine, operator
 
+pytestmark = REAL_KUEUE
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 SIZES = {"r1": ("2", "1"), "r2": ("2", "2")}
 """Processors of the machines of each rack; Kueue begins in the smaller one."""
 
 
-def machine(rack: str, number: int, cpu: str) -> Manifest:
-    name = f"{rack}-{number}"
-    labels = {RACK: rack, HOST: name, "type": "kwok"}
-    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
-    amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
-    return {"metadata": metadata, "status": {"allocatable": amounts, "capacity": amounts}}
-
-
 async def set_up(client: Client) -> None:
-    await install(client)
-    await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
-    for rack, sizes in SIZES.items():
-        for number, cpu in enumerate(sizes):
-            await client.create(NODE.untyped(), machine(rack, number, cpu))
+    machines = [
+        machine(name, cpu, **{RACK: rack, HOST: name})
+        for rack, sizes in SIZES.items()
+        for name, cpu in ((f"{rack}-{number}", cpu) for number, cpu in enumerate(sizes))
+    ]
     await client.create(queues.TOPOLOGY, queues.topology("racks", RACK, HOST))
-    await client.create(queues.RESOURCE_FLAVOR, queues.flavor(labels={"type": "kwok"}, topology="racks"))
+    await furnish(client, queues.flavor(labels={"type": "kwok"}, topology="racks"), *machines)
     await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue("ours", {"cpu": "7"}))
     await client.create(queues.LOCAL_QUEUE, queues.local_queue("ours", TEAM, "ours"))
 
 
-@pytest.mark.plane
-@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_it_grows_in_the_rack_where_it_began(tmp_path: Path) -> None:
     """Of four workers the rack has room for three; the fourth would fit only into another rack."""
     async with real_kueue(tmp_path) as client:

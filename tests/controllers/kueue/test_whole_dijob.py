@@ -2,60 +2,53 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from elasticjob.api.diengine.dijob import DIJOB, DIJobPhase
 from elasticjob.api.diengine.names import Role
 from elasticjob.api.diengine.pods import role_of
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
-from elasticjob.controllers.install import install
 from elasticjob.controllers.kueue.kinds.dijob import is_gated
-from elasticjob.controllers.main import compose
-from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
+from elasticjob.kube.objects.views import POD, Pod
 from lab.build.dijobs import Caller, di_server
 from lab.build.manifests import DIJOB as MANIFEST
 from lab.build.manifests import changed
 from lab.clusters.plane import queues
-from lab.clusters.plane.kueue import why_missing
 from lab.clusters.plane.whole_kueue import real_kueue
 from lab.waiting import until
+from tests.kit.controllers.whole_kueue import (
+    REAL_KUEUE,
+    TEAM,
+    furnish,
+    is_admitted,
+    machine,
+    operator,
+    template,
+)
 
-TEAM, POOL = "team", {"pool": "games"}
-ON_KWOK = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
-MACHINE: Manifest = {
-    "metadata": {
-        "name": "n1",
-        "annotations": {"kwok.x-k8s.io/node": "fake"},
-        "labels": {"type": "kwok", "kubernetes.io/hostname": "n1", **POOL},
-    },
-    "status": {name: {"cpu": "64", "memory": "64Gi", "pods": "110"} for name in ("allocatable", "capacity")},
-}
+pytestmark = REAL_KUEUE
+POOL = {"pool": "games"}
 
 
 async def set_up(client: Client) -> None:
     """A queue with 3 processors, on machines that Kueue chooses, and a DIJob whose pods have one each."""
-    await install(client)
-    await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
-    await client.create(NODE.untyped(), MACHINE)
+    found = machine(**{"kubernetes.io/hostname": "n1"}, **POOL)
     await client.create(queues.TOPOLOGY, queues.topology("machines", "kubernetes.io/hostname"))
-    await client.create(queues.RESOURCE_FLAVOR, queues.flavor(labels=POOL, topology="machines"))
+    await furnish(client, queues.flavor(labels=POOL, topology="machines"), found)
     await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue("games", {"cpu": "3"}))
     await client.create(queues.LOCAL_QUEUE, queues.local_queue("queue", TEAM, "games"))
 
 
 def job() -> Manifest:
-    container = {"name": "di-container", "image": "none", "resources": {"requests": {"cpu": "1"}}}
-    template = {"spec": {"containers": [container], "tolerations": ON_KWOK}}
-    roles = {f"spec/{role}/template": template for role in ("coordinator", "collector", "learner")}
+    roles = {
+        f"spec/{role}/template": template("di-container") for role in ("coordinator", "collector", "learner")
+    }
     about = {"name": "cartpole", "namespace": TEAM, "labels": {QUEUE_NAME: "queue"}}
     return changed(MANIFEST, {**roles, "metadata": about})
 
@@ -63,16 +56,8 @@ def job() -> Manifest:
 @asynccontextmanager
 async def at_work(client: Client) -> AsyncIterator[Caller]:
     """The operator and di-server in this process."""
-    settings = Settings.model_validate({"probes": "", "webhooks": False})
-    operator = compose(client, settings, signals=False)
-    running = asyncio.create_task(operator.run())
-    await operator.wait_started()
-    try:
-        async with di_server(client) as url, aiohttp.ClientSession() as session:
-            yield Caller(session, url, TEAM)
-    finally:
-        operator.stop()
-        await running
+    async with operator(client), di_server(client) as url, aiohttp.ClientSession() as session:
+        yield Caller(session, url, TEAM)
 
 
 async def pods(client: Client) -> list[Pod]:
@@ -96,14 +81,6 @@ async def come_to(client: Client, *wanted: int) -> None:
     await until(holds, f"coordinators, collectors, waiting collectors are {wanted}")
 
 
-async def is_admitted(client: Client, name: str) -> None:
-    async def seen() -> bool:
-        found = await client.get(queues.WORKLOAD, name, TEAM)
-        return "Admitted" in queues.conditions(found)
-
-    await until(seen, f"Workload {name} is admitted")
-
-
 async def waits(client: Client) -> bool:
     status = (await client.get(DIJOB, "cartpole", TEAM)).status
     admitted = status.condition("Admitted")
@@ -119,8 +96,6 @@ async def has_finished(client: Client) -> bool:
     return "Finished" in queues.conditions(base) and not kept and used == ["0"]
 
 
-@pytest.mark.plane
-@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_its_pods_take_turns_with_others_and_its_end_returns_all_quota(tmp_path: Path) -> None:
     async with real_kueue(tmp_path) as client:
         await set_up(client)

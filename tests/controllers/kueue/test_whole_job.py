@@ -3,46 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-
-import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
-from elasticjob.controllers.install import install
-from elasticjob.controllers.main import compose
-from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import CRD, NAMESPACE, NODE, POD
+from elasticjob.kube.objects.views import CRD, NODE, POD
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
-from lab.clusters.plane.kueue import Kueue, why_missing
+from lab.clusters.plane.kueue import Kueue
 from lab.clusters.plane.whole_kueue import real_kueue
 from lab.waiting import until
+from tests.kit.controllers.whole_kueue import (
+    REAL_KUEUE,
+    TEAM,
+    furnish,
+    is_admitted,
+    machine,
+    operator,
+    template,
+)
 
-TEAM = "team"
+pytestmark = REAL_KUEUE
 QUOTA = {"ours": "3", "theirs": "3"}
 COHORTS = {"ours": "all", "theirs": "lab"}
 """Of the two teams; `lab` is below `all`."""
-MACHINE: Manifest = {
-    "metadata": {"name": "n1", "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"}},
-    "status": {name: {"cpu": "64", "memory": "64Gi", "pods": "110"} for name in ("allocatable", "capacity")},
-}
 
 
 async def set_up(client: Client) -> None:
     """Two queues of 3 processors each below one cohort; the second one takes back what it lends."""
-    await install(client)
-    await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
-    await client.create(NODE.untyped(), MACHINE)
-    await client.create(queues.RESOURCE_FLAVOR, queues.flavor())
+    await furnish(client, queues.flavor(), machine())
     await client.create(queues.COHORT, queues.cohort("lab", "all"))
     for name, cpu in QUOTA.items():
         made = queues.cluster_queue(name, {"cpu": cpu}, cohort=COHORTS[name])
@@ -52,25 +47,9 @@ async def set_up(client: Client) -> None:
 
 def job(workers: int, least: int = 1) -> Manifest:
     """A job of so many workers with a processor each."""
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
-    tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
-    template = {"spec": {"containers": [container], "tolerations": tolerations}}
-    worker = {"replicas": workers, "minReplicas": least, "maxReplicas": workers, "template": template}
+    worker = {"replicas": workers, "minReplicas": least, "maxReplicas": workers, "template": template()}
     spec = {"distributionStrategy": "Local", "optimizeMode": "manual", "replicaSpecs": {"worker": worker}}
     return {"metadata": {"name": "digits", "namespace": TEAM, "labels": {QUEUE_NAME: "ours"}}, "spec": spec}
-
-
-@asynccontextmanager
-async def operator(client: Client) -> AsyncIterator[None]:
-    """The operator in this process."""
-    found = compose(client, Settings.model_validate({"probes": "", "webhooks": False}), signals=False)
-    running = asyncio.create_task(found.run())
-    await found.wait_started()
-    try:
-        yield
-    finally:
-        found.stop()
-        await running
 
 
 async def comes_to(client: Client, workers: str, reason: str = "Admitted") -> None:
@@ -86,14 +65,6 @@ async def comes_to(client: Client, workers: str, reason: str = "Admitted") -> No
 
 async def no_definition(client: Client) -> bool:
     return all(each["spec"]["group"] != queues.GROUP for each in await client.list(CRD.untyped()))
-
-
-async def is_admitted(client: Client, name: str) -> None:
-    async def seen() -> bool:
-        found = await client.get(queues.WORKLOAD, name, TEAM)
-        return "Admitted" in queues.conditions(found)
-
-    await until(seen, f"Workload {name} is admitted")
 
 
 async def nothing_is_used(client: Client) -> bool:
@@ -113,8 +84,6 @@ async def stop(client: Client, policy: str) -> None:
     await client.merge_patch(queues.CLUSTER_QUEUE, "ours", {"spec": {"stopPolicy": policy}}, "")
 
 
-@pytest.mark.plane
-@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_it_grows_gives_back_is_evicted_and_returns_all_quota(tmp_path: Path) -> None:
     async with real_kueue(tmp_path) as client:
         await set_up(client)
@@ -186,8 +155,6 @@ def elsewhere(name: str) -> Manifest:
     return made
 
 
-@pytest.mark.plane
-@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_a_plan_for_other_amounts_costs_no_pod(tmp_path: Path) -> None:
     async with real_kueue(tmp_path) as client:
         await set_up(client)
@@ -220,8 +187,6 @@ async def all_get(client: Client, cpu: str) -> bool:
     return list((await pods(client)).values()) == [cpu] * 3
 
 
-@pytest.mark.plane
-@pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(tmp_path: Path) -> None:
     with (
         ControlPlane(tmp_path / "plane", scheduler=True, kwok=True) as plane,

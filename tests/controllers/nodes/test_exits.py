@@ -8,7 +8,7 @@ import pytest
 
 from elasticjob.controllers.nodes.exits import Exit, ending, last_error
 from elasticjob.kube.objects.views import POD
-from elasticjob.sizing.exits import CONSEQUENCES, ExitReason, of_code
+from elasticjob.sizing.exits import CONSEQUENCES, ExitReason, of_code, of_status
 
 CODES = [
     (0, ExitReason.SUCCEEDED),
@@ -24,13 +24,23 @@ CODES = [
     (139, ExitReason.CRASHED),
     (143, ExitReason.KILLED),
     (201, ExitReason.HARDWARE_ERROR),
+    (202, ExitReason.HARDWARE_ERROR),
     (247, ExitReason.OOM_KILLED),
+]
+SIGNALS = [
+    (-6, ExitReason.CRASHED),
+    (-9, ExitReason.KILLED),
+    (-15, ExitReason.KILLED),
+    (None, ExitReason.CRASHED),
 ]
 
 
-@pytest.mark.parametrize(("code", "reason"), CODES)
-def test_an_exit_code_has_one_meaning(code: int, reason: ExitReason) -> None:
-    assert of_code(code) is reason
+@pytest.mark.parametrize(("status", "reason"), [*CODES, *SIGNALS, (None, ExitReason.CRASHED)])
+def test_an_exit_code_has_one_meaning(status: int | None, reason: ExitReason) -> None:
+    """Also that of a process, which a signal of its number may have ended."""
+    assert of_status(status) is reason
+    if status is not None and status >= 0:
+        assert of_code(status) is reason
 
 
 def pod(

@@ -66,17 +66,6 @@ def consequence(given_: Any, lives: tuple[Any, ...]) -> str:
     return f"replaced{elsewhere}, {count} restart{'' if count == 1 else 's'}"
 
 
-def test_the_sentence_says_which_node_and_why() -> None:
-    given_ = job(runPolicy={"failurePolicy": {"rules": [rule("FailJob", 42)]}})
-    lives = (ended(0, code=42, words="ValueError: no data"), life(1))
-    outcome = decide_job(JobSeen(given_, resource(), (master(),), lives), NOW).outcome
-    assert outcome is not None
-    assert (outcome.reason, outcome.message) == (
-        "PodFailurePolicy",
-        "digits-worker-0 failed with exit code 42: ValueError: no data; failurePolicy: FailJob",
-    )
-
-
 CODES = st.integers(1, 255)
 
 

@@ -14,9 +14,10 @@ from elasticjob.kube.cache.protocol import Removed, Upserted
 from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import NODE, POD
-from lab.build.caches import caches, pod, raw
+from lab.build.caches import caches, machine, pod, raw
 from lab.build.jobs import NOW, resource
 
+SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 RUNS: Any = {"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}
 
 
@@ -24,21 +25,16 @@ def placed(version: int, status: Any = None) -> Item:
     return pod(metadata={"resourceVersion": str(version)}, spec={"nodeName": "m1"}, status=status)
 
 
-def machine(version: int, *taints: str) -> Item:
-    spec = {"taints": [{"key": key, "effect": "NoExecute"} for key in taints]}
-    return raw({"metadata": {"name": "m1", "uid": "m1", "resourceVersion": str(version)}, "spec": spec})
-
-
 def test_a_life_is_read_again_when_its_pod_or_its_machine_has_changed() -> None:
-    found = caches((POD, placed(1)), (NODE, machine(1)))
+    found = caches((POD, placed(1)), (NODE, machine()))
     (first,) = found.lives("res-1", NOW)
     assert found.lives("res-1", NOW)[0] is first
     found.pods.take(Upserted(placed(2, RUNS)))
     (second,) = found.lives("res-1", NOW)
     assert (first.running, second.running) == (False, True)
-    found.machines.take(Upserted(machine(2, "node.cloudprovider.kubernetes.io/shutdown")))
+    found.machines.take(Upserted(machine(taints=[{"key": SHUTDOWN, "effect": "NoExecute"}])))
     assert found.lives("res-1", NOW)[0] is not second
-    found.machines.take(Removed(machine(3)))
+    found.machines.take(Removed(machine()))
     assert found.lives("res-1", NOW)[0].lost
     found.pods.take(Removed(placed(4)))
     assert found.lives("res-1", NOW) == ()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Finding
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.passes.status_pace import PAUSE, News
 from elasticjob.kube.cache.store import Change
-from elasticjob.kube.cache.wire import Item, Meta, item_of
+from elasticjob.kube.cache.wire import Item, Meta
 from elasticjob.kube.objects.kinds import Key, Manifest
+from lab.build.caches import raw
 from lab.build.jobs import NOW
 
 KEY = Key("ml", "digits")
@@ -81,7 +81,7 @@ def test_a_finding_that_is_counted_is_told_again_when_its_count_has_doubled() ->
     ],
 )
 def test_what_differs_from_what_was_found_contradicts(status: Any, contradicts: bool) -> None:
-    news, object_ = News(), item({"status": status})
+    news, object_ = News(), raw({"metadata": {**KEY._asdict(), "uid": "1"}, "status": status})
     assert not news.contradicts(Change(None, object_))  # nothing was found yet
     news.hold(KEY, {}, nodes(1), NOW)
     assert news.contradicts(Change(None, object_)) is contradicts
@@ -95,11 +95,6 @@ def test_what_cannot_be_read_contradicts(status: bytes) -> None:
     news, meta = News(), Meta(name=KEY.name, namespace=KEY.namespace)
     news.hold(KEY, {}, nodes(1), NOW)
     assert news.contradicts(Change(None, Item(KEY, meta, b'{"status": %s}' % status)))
-
-
-def item(more: dict[str, Any]) -> Item:
-    metadata = {"name": KEY.name, "namespace": KEY.namespace, "uid": "1", "resourceVersion": "1"}
-    return item_of(msgspec.json.encode({"metadata": metadata, **more}))
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.triggers import life_changed, machine_changed, more_than_reports
 from elasticjob.kube.cache.store import Change
-from elasticjob.kube.cache.wire import Item, item_of
+from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.objects.views import NODE
-from lab.build.caches import caches
+from lab.build.caches import caches, machine, raw
+from lab.build.caches import pod as a_pod
 
 
-def job(version: int, *, annotations: Any = None, spec: Any = None, **status: Any) -> Item:
-    metadata = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": str(version)}
-    made = {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec or {}}
-    return item_of(msgspec.json.encode(made | ({"status": status} if status else {})))
+def job(*, annotations: Any = None, spec: Any = None, **status: Any) -> Item:
+    about = {"name": "a", "namespace": "n", "uid": "u", "annotations": annotations or {}}
+    return raw({"metadata": about, "spec": spec or {}, "status": status})
 
 
 def condition(type_: str, status: str = "True", message: str = "") -> Any:
@@ -27,31 +25,32 @@ def condition(type_: str, status: str = "True", message: str = "") -> Any:
 
 
 RUNS = [condition("Running", message="1 of 2 nodes run")]
+MACHINES = caches((NODE, machine()))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "worth"),
     [
-        (job(1, training={"step": 1}, phase="Running"), job(2, training={"step": 2}, phase="Running"), False),
-        (job(1), job(2, training={"worldSize": 2, "step": 0}), False),
-        (job(1, training={"step": 0}), job(2, training={"step": 1}), True),
-        (job(1, training={"step": 1}), job(2, training={"step": 1, "findings": [{"reason": "Hang"}]}), True),
-        (job(1, training={"step": 1}), job(2, training={"step": 1, "restarts": 1}), True),
-        (job(1), job(2, phase="Running", startTime="2026-01-01T00:00:00Z", conditions=RUNS), False),
-        (job(1, conditions=RUNS), job(2, conditions=[condition("Running", message="all run")]), False),
-        (job(1, replicaStatuses={"worker": {"ready": 1}}), job(2), False),
-        (job(1), job(2, conditions=[condition("Failed", "False")]), False),
-        (job(1, conditions=RUNS), job(2, conditions=[*RUNS, condition("Failed")]), True),
-        (job(1, conditions=[condition("Complete")]), job(2), True),
-        (job(1), job(2, completionTime="2026-01-01T00:00:00Z"), True),
-        (job(1), job(2, restarts={"worker": {"0": 1}}), True),
-        (job(1), job(2, restarts=1), True),
-        (job(1), job(2, restarts=0), False),
-        (job(1, restarts={}), job(2), False),
-        (job(1), job(2, spec={"suspend": True}), True),
-        (job(1), job(2, annotations={"a": "b"}), True),
-        (None, job(1, training={"step": 1}), True),
-        (job(1), None, True),
+        (job(training={"step": 1}, phase="Running"), job(training={"step": 2}, phase="Running"), False),
+        (job(), job(training={"worldSize": 2, "step": 0}), False),
+        (job(training={"step": 0}), job(training={"step": 1}), True),
+        (job(training={"step": 1}), job(training={"step": 1, "findings": [{"reason": "Hang"}]}), True),
+        (job(training={"step": 1}), job(training={"step": 1, "restarts": 1}), True),
+        (job(), job(phase="Running", startTime="2026-01-01T00:00:00Z", conditions=RUNS), False),
+        (job(conditions=RUNS), job(conditions=[condition("Running", message="all run")]), False),
+        (job(replicaStatuses={"worker": {"ready": 1}}), job(), False),
+        (job(), job(conditions=[condition("Failed", "False")]), False),
+        (job(conditions=RUNS), job(conditions=[*RUNS, condition("Failed")]), True),
+        (job(conditions=[condition("Complete")]), job(), True),
+        (job(), job(completionTime="2026-01-01T00:00:00Z"), True),
+        (job(), job(restarts={"worker": {"0": 1}}), True),
+        (job(), job(restarts=1), True),
+        (job(), job(restarts=0), False),
+        (job(restarts={}), job(), False),
+        (job(), job(spec={"suspend": True}), True),
+        (job(), job(annotations={"a": "b"}), True),
+        (None, job(training={"step": 1}), True),
+        (job(), None, True),
     ],
 )
 def test_what_is_merely_told_of_a_job_is_no_reason_for_a_pass(
@@ -60,17 +59,9 @@ def test_what_is_merely_told_of_a_job_is_no_reason_for_a_pass(
     assert more_than_reports(Change(old, new)) is worth
 
 
-def machines() -> Caches:
-    return caches((NODE, item_of(b'{"metadata": {"name": "m1", "uid": "m"}}')))
-
-
-def pod(version: int, *, machine: str = "", spec: Any = None, **more: Any) -> Item:
-    labels = names.pod_labels("digits", "worker", 0, 0)
-    metadata = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": str(version), "labels": labels}
-    metadata |= {"annotations": more.pop("annotations", {})}
-    containers = [{"name": "main", "image": "trainer"}]
-    made = {"metadata": metadata, "spec": spec or {"nodeName": machine, "containers": containers}}
-    return item_of(msgspec.json.encode(made | ({"status": more} if more else {})))
+def pod(*, machine: str = "", annotations: Any = None, **more: Any) -> Item:
+    """A pod of a job; `more` is its status."""
+    return a_pod(metadata={"annotations": annotations or {}}, spec={"nodeName": machine}, status=more)
 
 
 def main(**state: Any) -> Any:
@@ -86,33 +77,29 @@ OVER = {"phase": "Failed", "containerStatuses": main(terminated={"exitCode": 1})
 @pytest.mark.parametrize(
     ("old", "new", "worth"),
     [
-        (pod(1), pod(2, phase="Pending", conditions=[condition("PodScheduled")]), False),
-        (pod(1), pod(2, machine="m1"), False),
-        (pod(1), pod(2, **STARTING), False),
-        (pod(1, **UP), pod(2, **UP, podIP="10.0.0.1", conditions=[condition("Initialized")]), False),
-        (pod(1, **STARTING), pod(2, **UP), True),
-        (pod(1, **STARTING), pod(2, **NO_IMAGE), True),
-        (pod(1, **UP), pod(2, **UP, conditions=[condition("Ready")]), True),
-        (pod(1, **UP), pod(2, **OVER), True),
-        (pod(1, **UP), pod(2, **UP, annotations={names.RELEASED: "true"}), True),
-        (pod(1), pod(2, machine="gone"), True),
-        (pod(1), pod(2, spec={"containers": "none"}), True),
-        (None, pod(1), True),
-        (pod(1), None, True),
+        (pod(), pod(phase="Pending", conditions=[condition("PodScheduled")]), False),
+        (pod(), pod(machine="m1"), False),
+        (pod(), pod(**STARTING), False),
+        (pod(**UP), pod(**UP, podIP="10.0.0.1", conditions=[condition("Initialized")]), False),
+        (pod(**STARTING), pod(**UP), True),
+        (pod(**STARTING), pod(**NO_IMAGE), True),
+        (pod(**UP), pod(**UP, conditions=[condition("Ready")]), True),
+        (pod(**UP), pod(**OVER), True),
+        (pod(**UP), pod(**UP, annotations={names.RELEASED: "true"}), True),
+        (pod(), pod(machine="gone"), True),
+        (pod(), a_pod(spec={"containers": "none"}), True),
+        (None, pod(), True),
+        (pod(), None, True),
     ],
 )
 def test_a_pod_is_worth_a_pass_when_its_life_is_another(
     old: Item | None, new: Item | None, worth: bool
 ) -> None:
-    assert life_changed(machines())(Change(old, new)) is worth
+    assert life_changed(MACHINES)(Change(old, new)) is worth
 
 
-def machine(version: int, ready: str = "", taint: str = "") -> Item:
-    metadata = {"name": "m1", "uid": "m", "resourceVersion": str(version)}
-    conditions = [condition("MemoryPressure", "False"), *([condition("Ready", ready)] if ready else [])]
-    spec = {"taints": [{"key": taint, "effect": "NoExecute"}]} if taint else {}
-    made = {"metadata": metadata, "spec": spec, "status": {"conditions": conditions}}
-    return item_of(msgspec.json.encode(made))
+def tainted(key: str) -> Item:
+    return machine(taints=[{"key": key, "effect": "NoExecute"}])
 
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -121,19 +108,19 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 @pytest.mark.parametrize(
     ("old", "new", "worth"),
     [
-        (machine(1), machine(2), False),
-        (machine(1), machine(2, "True"), False),
-        (machine(1, "True"), machine(2, "True", "node.kubernetes.io/unschedulable"), True),
-        (machine(1, "True"), machine(2, "Unknown"), True),
-        (machine(1, "Unknown"), machine(2, "False"), False),
-        (machine(1, "Unknown"), machine(2, "True"), True),
-        (machine(1, "True"), machine(2, "True", OUT_OF_SERVICE), True),
-        (None, machine(1), True),
-        (machine(1), None, True),
-        (machine(1), item_of(b'{"metadata": {"name": "m1"}, "spec": {"taints": 1}}'), True),
+        (machine(ready=""), machine(ready="", metadata={"labels": {"a": "b"}}), False),
+        (machine(ready=""), machine(), False),
+        (machine(), tainted("node.kubernetes.io/unschedulable"), True),
+        (machine(), machine(ready="Unknown"), True),
+        (machine(ready="Unknown"), machine(ready="False"), False),
+        (machine(ready="Unknown"), machine(), True),
+        (machine(), tainted(OUT_OF_SERVICE), True),
+        (None, machine(), True),
+        (machine(), None, True),
+        (machine(), machine(taints=1), True),
     ],
 )
 def test_of_a_machine_counts_that_it_is_there_and_reports(
     old: Item | None, new: Item | None, worth: bool
 ) -> None:
-    assert machine_changed(machines())(Change(old, new)) is worth
+    assert machine_changed(MACHINES)(Change(old, new)) is worth

@@ -19,6 +19,7 @@ from elasticjob.controllers.passes.rules import leave_it_to_others, leave_it_to_
 from elasticjob.controllers.scaleplan import decide as rules
 from elasticjob.controllers.scaleplan.decide import Seen, decide
 from lab.build.jobs import LONG_AGO, NOW, asking, at, job, over, plan, resource, role
+from lab.build.plans import annotations_of, manifests
 
 ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=4)})
 READY = {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -214,10 +215,8 @@ def test_rule(rule: Callable[..., Any], row: tuple[Any, ...]) -> None:
 
 def test_a_number_beyond_the_range_stays_as_the_autoscaler_wrote_it() -> None:
     """Each would write its own otherwise, in turn."""
-    plan_ = rules.follow_what_is_asked(seen(sizes={"worker": 2}, asked={"worker": 9}), NOW)
-    [[write]] = plan_.groups if plan_ else ()
-    assert isinstance(write, Apply)
-    assert write.manifest["spec"]["replicas"] == 9
+    [written_] = manifests(decide(seen(sizes={"worker": 2}, asked={"worker": 9}), NOW))
+    assert written_["spec"]["replicas"] == 9
     assert rules.follow_what_is_asked(seen(sizes={"worker": 4}, asked={"worker": 9}), NOW) is None
 
 
@@ -230,11 +229,7 @@ def test_what_another_manager_asks_for_is_wanted_like_what_the_spec_asks_for() -
     fewer = seen(sizes={"worker": 2}, was={"worker": 3}, asked={"worker": 3}, grant=granted(base=1, one=2))
     assert rules.follow_the_queue(fewer, NOW) is None
     more = seen(sizes={"worker": 4}, was={"worker": 2}, asked={"worker": 2}, grant=granted(base=1, one=1))
-    plan_ = rules.follow_the_queue(more, NOW)
-    assert plan_ is not None
-    (write,) = plan_.actions
-    assert isinstance(write, Apply)
-    kept = write.manifest["metadata"]["annotations"]
+    kept = annotations_of(decide(more, NOW))
     assert (kept[names.WANTED], kept[names.SIZES]) == ('{"worker": 4}', '{"worker": 2}')
 
 
@@ -246,9 +241,8 @@ def test_an_automatic_plan_for_memory_waits_for_a_manual_one() -> None:
 
 
 def test_plans_wait_for_the_job_resource() -> None:
-    (said,) = decide(Seen(ELASTIC, None, (up(),)), NOW).actions
-    assert isinstance(said, Apply)
-    assert said.manifest["status"]["conditions"][0]["message"] == "the job has no JobResource yet"
+    [said] = manifests(decide(Seen(ELASTIC, None, (up(),)), NOW))
+    assert said["status"]["conditions"][0]["message"] == "the job has no JobResource yet"
     assert not decide(Seen(ELASTIC, None, (up(phase="Pending"),)), NOW).actions
 
 
@@ -266,21 +260,19 @@ def test_an_old_status_finishes_nothing() -> None:
 def test_the_sentence_of_a_failure_says_what_was_missing() -> None:
     waits = job({"worker": role(2, minReplicas=1, maxReplicas=4)}, status={"reason": "Unschedulable"})
     given = seen(up(phase="Scaling", started=LONG_AGO), sizes={"worker": 3}, status=NOT_READY, job_=waits)
-    (end,) = decide(given, NOW).actions
-    assert isinstance(end, Apply)
-    (condition,) = end.manifest["status"]["conditions"]
+    [end] = manifests(decide(given, NOW))
+    (condition,) = end["status"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("Failed", "Unschedulable")
     assert condition["message"] == (
         "nodes were not ready after 600 s (scalePlanDeadlineSeconds): "
         "digits-worker-2 is pending: Unschedulable"
     )
-    assert end.manifest["status"]["finishTime"] == at(NOW)
+    assert end["status"]["finishTime"] == at(NOW)
 
 
 def test_what_was_changed_is_recorded() -> None:
-    _, start = decide(seen(up(reason="speed grows")), NOW).actions
-    assert isinstance(start, Apply)
-    assert start.manifest["status"]["changes"] == ["worker replicas 2 to 3"]
+    _, start = manifests(decide(seen(up(reason="speed grows")), NOW))
+    assert start["status"]["changes"] == ["worker replicas 2 to 3"]
     assert decide(seen(up(reason="speed grows")), NOW).sentence == "worker replicas 2 to 3 (up: speed grows)"
     assert decide(
         seen(up(phase="Scaling", started=NOW - timedelta(minutes=4)), status=NOT_READY), NOW
@@ -298,12 +290,8 @@ def test_how_a_plan_ended_can_be_read_for_a_while_whatever_the_history() -> None
 
 
 def test_what_a_plan_changed_is_known_after_a_crash_between_its_two_writes() -> None:
-    plan_ = decide(seen(up()), NOW)
-    write, start = (group[0] for group in plan_.groups)
-    assert isinstance(write, Apply)
-    assert isinstance(start, Apply)
+    write, start = manifests(decide(seen(up()), NOW))
     found = resource({"worker": 3})
-    found.metadata.annotations.update(write.manifest["metadata"]["annotations"])
-    (again,) = decide(replace(seen(up()), resource=found), NOW).actions
-    assert isinstance(again, Apply)
-    assert again.manifest["status"]["changes"] == start.manifest["status"]["changes"] != ["carried out"]
+    found.metadata.annotations.update(write["metadata"]["annotations"])
+    [again] = manifests(decide(replace(seen(up()), resource=found), NOW))
+    assert again["status"]["changes"] == start["status"]["changes"] != ["carried out"]

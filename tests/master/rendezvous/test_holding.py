@@ -9,7 +9,6 @@ import pytest
 
 from elasticjob.api.rpc.nodes import Order
 from elasticjob.api.rpc.rendezvous import Join
-from elasticjob.master.durable.store import restore, snapshot
 from elasticjob.master.rendezvous import holding
 from elasticjob.master.state.condition import Kind
 from lab.virtual.master import Played, failure, join, leave, plain, played, report, watch
@@ -59,7 +58,7 @@ def test_a_script_of_1_2_or_4_nodes_keeps_its_world_of_2_until_there_are_4(
     assert game.names() == NODES[:3]
     fails(game, enter, first, *(name for name in NODES[:3] if name != first))
     trains(game, *NODES[:2])
-    game._become(restore(snapshot(game.job, game.now), game.job.spec, game.now))
+    game.another_master()
     for relaunch in ("second", "third"):
         cut_in(game, enter, "node-2", life=relaunch)
         assert game.order("node-0") is Order.TRAIN

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from elasticjob.api.rpc.nodes import Order
-from elasticjob.master.durable.store import restore, snapshot
-from elasticjob.master.state.job import End
+from elasticjob.api.rpc.rendezvous import Join, Leave
 from elasticjob.master.state.node import Phase
-from lab.virtual.master import Played, finish, join, leave, plain, played, pod, watch
+from lab.virtual.master import (
+    Played,
+    Step,
+    cut,
+    finish,
+    forms,
+    hears,
+    join,
+    leave,
+    plain,
+    played,
+    pod,
+    wait,
+    watch,
+)
 
 NAMES = ("node-0", "node-1", "node-2")
 
@@ -21,36 +35,108 @@ def leaving(*, grace: float = 30.0, who: tuple[str, ...] = ("node-1",), **more: 
     return game
 
 
-def test_the_others_train_on_and_know_who_leaves() -> None:
-    game = leaving()
-    orders = game.orders("node-0")
-    assert (orders.order, orders.round, orders.leaving) == (Order.TRAIN, 1, ("node-1",))
-    game.ask(watch("node-3"))
-    assert "waits for node-1, which leaves and may still save" in game.orders("node-3").reason
-    game.wait(31, *NAMES)
-    assert game.order("node-0") is Order.TRAIN
+ZERO, ONE, TWO = NAMES
+RUN = tuple(map(pod, NAMES))
+ON: dict[str, Any] = {"order": Order.TRAIN}
+ANEW: dict[str, Any] = {"order": Order.REGROUP}
+LATE = (RUN[0], pod(ONE, leaving=True, grace=30.0), RUN[2])
+BOTH_ENTER = (plain(ZERO, after=1), plain(TWO, after=1))
+SAVES = "waits for node-1, which leaves and may still save"
 
 
-def _vanishes(game: Played) -> None:
-    game.see(*map(pod, NAMES))
-    game.see(pod("node-0"), pod("node-2"))
+def leaves(name: str = ONE, grace: float = 30.0, number: int = 1) -> Leave:
+    return leave(name, number, planned=True, grace=grace)
 
 
-ENDS: dict[str, Callable[[Played], object]] = {
-    "its connection is cut": lambda game: game.cut(watch("node-1")),
-    "it says that it has ended": lambda game: game.ask(leave("node-1", 1, planned=True)),
-    "its workers have ended with 0": lambda game: game.ask(finish("node-1", 1)),
-    "it is silent": lambda game: game.wait(6, "node-0", "node-2"),
-    "its time is over": lambda game: game.wait(33, *NAMES),
-    "its pod is gone": _vanishes,
-    "it lives again": lambda game: game.ask(watch("node-1", "second")),
+def left(*names: str) -> Step:
+    """The world ends, and these have left it."""
+
+    def look(game: Played) -> None:
+        assert game.job.ending
+        assert game.job.ending.left == names
+
+    return look
+
+
+HISTORIES: dict[str, tuple[Callable[[str], Join], dict[str, Any], tuple[Step, ...]]] = {
+    "the others train on, and know who leaves": (
+        plain, {},
+        (leaves(), hears(ZERO, **ON, round=1, leaving=(ONE,)), watch("node-3"), hears("node-3", reason=SAVES),
+         wait(31, *NAMES), hears(ZERO, **ON))),
+    "the last of many that leave ends the world": (
+        plain, {},
+        (leaves(), leaves(TWO), hears(ZERO, leaving=(ONE, TWO)), cut(watch(ONE)), hears(ZERO, **ON),
+         cut(watch(TWO)), hears(ZERO, reason="node-1 leaves, and 1 more"), left(ONE, TWO))),
+    "the time for which a broken world waits is no delay of the nodes": (
+        plain, {},
+        (leaves(grace=1200.0), leave(TWO, 1), plain(ZERO, after=1, wait=2000.0),
+         plain(TWO, after=1, wait=2000.0), wait(1000, *NAMES), hears(ZERO, reason=SAVES), wait(203, *NAMES),
+         forms(ZERO, TWO))),
+    "who is asked to leave after its world broke may save too": (
+        plain, {}, (leave(TWO, 1), leaves(), *BOTH_ENTER, hears(ZERO, reason=SAVES))),
+    "but not one that has ended by then": (
+        plain, {}, (leave(TWO, 1), plain(ONE, after=1), leaves(), *BOTH_ENTER, hears(ZERO, round=2))),
+    "a deletion that is seen late does not keep the next world": (
+        plain, {},
+        (leaves(), RUN, leave(TWO, 1), finish(ONE, 1), LATE, *BOTH_ENTER[::-1], forms(ZERO, TWO))),
+    "nor does it bring anybody back": (
+        plain, {},
+        (leaves(), leaves(TWO), RUN, cut(watch(ONE)), LATE, cut(watch(TWO)), hears(ZERO, **ANEW))),
+    "the next master waits for those of a broken world, too": (
+        plain, {},
+        (leaves(), leave(TWO, 1), Played.another_master, *BOTH_ENTER, hears(ZERO, reason=SAVES),
+         cut(watch(ONE)), forms(ZERO, TWO))),
+    "and as long as the last one": (
+        plain, {},
+        (leaves(), wait(10, *NAMES), Played.another_master, hears(ZERO, leaving=(ONE,)), wait(21, *NAMES),
+         hears(ZERO, **ON), wait(2, *NAMES), hears(ZERO, **ANEW))),
+    "elastic workers wait for nobody": (
+        join, {}, (leaves(), leave(TWO, 1), join(TWO, after=1), join(ZERO, after=1), forms(ZERO, TWO))),
+    "a loss ends the world at once, and who leaves is not lost": (
+        plain, {}, (leaves(), cut(watch(TWO)), hears(ZERO, lost=(TWO,)), left(ONE))),
+    "who has saved waits for the others, and newcomers do not break in": (
+        plain, {"maximum": 4},
+        (leaves(), plain(ZERO, after=1), watch("node-3"), plain("node-3"), wait(20, *NAMES, "node-3"),
+         hears(TWO, **ON), cut(watch(ONE)), plain(TWO, after=1), forms(ZERO, TWO, "node-3"))),
+    **{f"a peer that ends with 0 meanwhile is no success{' of the leader' * bool(leader)}": (
+        plain, {"leader": leader},
+        (leaves(), finish(ZERO, 1), finish(TWO, 1), cut(watch(ONE)),
+         (pod(ZERO, Phase.SUCCEEDED), pod(ONE, Phase.SUCCEEDED, leaving=True), pod(TWO, Phase.SUCCEEDED)),
+         watch(ONE, "second"), plain(ONE, "second"), forms(ONE), finish(ONE, 2, "second"),
+         hears(ONE, "second", order=Order.STOP, failed=False))) for leader in ("", ZERO)},
+    "nobody waits for elastic ones": (join, {}, (leaves(), hears(ZERO, **ANEW, leaving=()))),
+    "nor where no time is asked for": (plain, {}, (leaves(grace=0.0), hears(ZERO, **ANEW, leaving=()))),
+    "nor beside an elastic one": (
+        lambda name: (join if name == ZERO else plain)(name), {},
+        (leaves(), hears(ZERO, **ANEW, leaving=()))),
+    "nor in a world that has ended": (
+        plain, {}, (cut(watch(TWO)), leaves(), hears(ZERO, **ANEW, leaving=()))),
+    "nor for one that is no member": (
+        plain, {},
+        (watch("node-3"), plain("node-3"), leaves("node-3", number=0), hears(ZERO, **ON, leaving=()))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("enter", "options", "steps"), HISTORIES.values(), ids=HISTORIES)
+def test_history(enter: Callable[[str], Join], options: dict[str, Any], steps: tuple[Step, ...]) -> None:
+    played(*NAMES, enter=enter, **options).play(*steps)
+
+
+ENDS: dict[str, Step] = {
+    "its connection is cut": cut(watch(ONE)),
+    "it says that it has ended": leave(ONE, 1, planned=True),
+    "its workers have ended with 0": finish(ONE, 1),
+    "it is silent": wait(6, ZERO, TWO),
+    "its time is over": wait(33, *NAMES),
+    "its pod is gone": lambda game: game.play(RUN, (RUN[0], RUN[2])),
+    "it lives again": watch(ONE, "second"),
 }
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_the_world_ends_once_it_is_gone_and_it_was_no_loss(end: Callable[[Played], object]) -> None:
+def test_the_world_ends_once_it_is_gone_and_it_was_no_loss(end: Step) -> None:
     game = leaving()
-    end(game)
+    game.play(end)
     orders, ending = game.orders("node-0"), game.job.ending
     assert (orders.order, orders.leaving) == (Order.REGROUP, ())
     assert ending is not None
@@ -58,52 +144,6 @@ def test_the_world_ends_once_it_is_gone_and_it_was_no_loss(end: Callable[[Played
     assert game.job.restarts == 0
     game.ask(plain("node-0", after=1), plain("node-2", after=1))
     assert game.names() == ["node-0", "node-2"]
-
-
-CASES: dict[str, tuple[Callable[..., Played], Order]] = {
-    "elastic": (lambda: _left(played(*NAMES), 30.0), Order.REGROUP),
-    "no time asked for": (lambda: _left(played(*NAMES, enter=plain), 0.0), Order.REGROUP),
-    "beside an elastic one": (lambda: _left(_mixed(), 30.0), Order.REGROUP),
-    "a world that has ended": (lambda: _left(_ended(), 30.0), Order.REGROUP),
-    "no member": (lambda: _left(_with_one_that_waits(), 30.0, "node-3"), Order.TRAIN),
-}
-
-
-def _left(game: Played, grace: float, name: str = "node-1") -> Played:
-    game.ask(leave(name, 1 if game.job.member(name) else 0, planned=True, grace=grace))
-    return game
-
-
-def _mixed() -> Played:
-    return played(*NAMES, enter=lambda name: (join if name == "node-0" else plain)(name))
-
-
-def _ended() -> Played:
-    game = played(*NAMES, enter=plain)
-    game.cut(watch("node-2"))
-    return game
-
-
-def _with_one_that_waits() -> Played:
-    game = played(*NAMES, enter=plain)
-    game.ask(watch("node-3"), plain("node-3"))
-    return game
-
-
-@pytest.mark.parametrize(("play", "order"), CASES.values(), ids=CASES)
-def test_nobody_waits_where_nothing_can_be_saved(play: Callable[[], Played], order: Order) -> None:
-    game = play()
-    assert (game.order("node-0"), game.job.leaving) == (order, {})
-
-
-def test_the_last_of_many_that_leave_ends_the_world() -> None:
-    game = leaving(who=("node-1", "node-2"))
-    assert game.orders("node-0").leaving == ("node-1", "node-2")
-    game.cut(watch("node-1"))
-    assert game.order("node-0") is Order.TRAIN
-    game.cut(watch("node-2"))
-    assert game.orders("node-0").reason == "node-1 leaves, and 1 more"
-    assert game.job.ending.left == ("node-1", "node-2")  # type: ignore[union-attr]
 
 
 def test_the_next_life_of_one_that_left_waits_for_the_others_that_leave() -> None:
@@ -127,7 +167,7 @@ def test_the_next_life_of_one_that_left_waits_for_the_others_that_leave() -> Non
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_no_world_is_formed_while_a_member_of_a_broken_one_saves(end: Callable[[Played], object]) -> None:
+def test_no_world_is_formed_while_a_member_of_a_broken_one_saves(end: Step) -> None:
     game = leaving()
     game.ask(leave("node-2", 1))  # its worker was killed
     game.ask(plain("node-0", after=1), plain("node-2", after=1))
@@ -135,74 +175,11 @@ def test_no_world_is_formed_while_a_member_of_a_broken_one_saves(end: Callable[[
     assert game.job.round == 1
     for name in ("node-0", "node-2"):
         assert "waits for node-1, which leaves and may still save" in game.orders(name).reason
-    end(game)
+    game.play(end)
     game.wait(1, "node-0", "node-2")
     assert set(game.names()) == {"node-0", "node-2"}
     assert game.job.training.changes[-1].lost == ("node-2",)
     assert not game.job.nodes["node-1"].finished
-
-
-def test_the_time_for_which_a_broken_world_waits_is_no_delay_of_the_nodes() -> None:
-    game = leaving(grace=1200.0)
-    game.ask(leave("node-2", 1), plain("node-0", after=1, wait=2000.0), plain("node-2", after=1, wait=2000.0))
-    game.wait(1000, *NAMES)
-    assert (game.ended(), game.job.round) == (None, 1)
-    game.wait(203, *NAMES)
-    assert set(game.names()) == {"node-0", "node-2"}
-
-
-@pytest.mark.parametrize(("waits", "number"), [(False, 1), (True, 2)], ids=["it saves", "it has ended"])
-def test_who_is_asked_to_leave_after_its_world_broke_may_save_too(waits: bool, number: int) -> None:
-    game = played(*NAMES, enter=plain)
-    game.ask(leave("node-2", 1))
-    if waits:
-        game.ask(plain("node-1", after=1))
-    game.ask(leave("node-1", 1, planned=True, grace=30.0))
-    game.ask(plain("node-0", after=1), plain("node-2", after=1))
-    assert game.job.round == number
-
-
-def test_a_deletion_that_is_seen_late_does_not_keep_the_next_world() -> None:
-    game = leaving()
-    game.see(*map(pod, NAMES))
-    game.ask(leave("node-2", 1), finish("node-1", 1))
-    game.see(pod("node-0"), pod("node-1", leaving=True, grace=30.0), pod("node-2"))
-    game.ask(plain("node-2", after=1), plain("node-0", after=1))
-    assert set(game.names()) == {"node-0", "node-2"}
-
-
-def test_the_next_master_waits_for_those_of_a_broken_world_too() -> None:
-    game = leaving()
-    game.ask(leave("node-2", 1))
-    game._become(restore(snapshot(game.job, game.now), game.job.spec, game.now))
-    game.ask(plain("node-0", after=1), plain("node-2", after=1))
-    assert game.job.round == 1
-    game.cut(watch("node-1"))
-    assert set(game.names()) == {"node-0", "node-2"}
-
-
-def test_elastic_workers_wait_for_nobody() -> None:
-    game = played(*NAMES)
-    game.ask(leave("node-1", 1, planned=True, grace=30.0), leave("node-2", 1))
-    game.ask(join("node-2", after=1), join("node-0", after=1))
-    assert game.names() == ["node-0", "node-2"]
-
-
-def test_a_loss_ends_the_world_at_once_and_who_leaves_is_not_lost() -> None:
-    game = leaving()
-    game.cut(watch("node-2"))
-    assert game.orders("node-0").lost == ("node-2",)
-    assert game.job.ending.left == ("node-1",)  # type: ignore[union-attr]
-
-
-def test_who_has_saved_waits_for_the_others_and_newcomers_do_not_break_in() -> None:
-    game = leaving(maximum=4)
-    game.ask(plain("node-0", after=1), watch("node-3"), plain("node-3"))
-    game.wait(20, *NAMES, "node-3")
-    assert game.order("node-2") is Order.TRAIN
-    game.cut(watch("node-1"))
-    game.ask(plain("node-2", after=1))
-    assert game.names() == ["node-0", "node-2", "node-3"]
 
 
 @pytest.mark.parametrize("first", ["the pod's deletion is seen", "the agent says so"])
@@ -222,36 +199,3 @@ def test_the_deletion_of_the_pod_says_how_long_it_has(first: str) -> None:
     game.wait(3, *NAMES)
     assert game.orders("node-0").reason in ("pod node-1 is being deleted", "node-1 leaves")
     assert game.orders("node-1").grace == 120.0
-
-
-def test_a_deletion_that_is_seen_late_brings_nobody_back() -> None:
-    game = leaving(who=("node-1", "node-2"))
-    game.see(*map(pod, NAMES))
-    game.cut(watch("node-1"))
-    game.see(pod("node-0"), pod("node-1", leaving=True, grace=30.0), pod("node-2"))
-    game.cut(watch("node-2"))
-    assert game.order("node-0") is Order.REGROUP
-
-
-def test_the_next_master_waits_as_long() -> None:
-    game = leaving()
-    game.wait(10, *NAMES)
-    game._become(restore(snapshot(game.job, game.now), game.job.spec, game.now))
-    assert game.orders("node-0").leaving == ("node-1",)
-    game.wait(21, *NAMES)
-    assert game.order("node-0") is Order.TRAIN
-    game.wait(2, *NAMES)
-    assert game.order("node-0") is Order.REGROUP
-
-
-@pytest.mark.parametrize("leader", ["", "node-0"])
-def test_a_peer_that_ends_with_0_meanwhile_is_no_success(leader: str) -> None:
-    game = played("node-0", "node-1", enter=plain, leader=leader)
-    game.ask(leave("node-1", 1, planned=True, grace=30.0), finish("node-0", 1))
-    game.cut(watch("node-1"))
-    game.see(pod("node-0", Phase.SUCCEEDED), pod("node-1", Phase.SUCCEEDED, leaving=True))
-    assert game.ended() is None
-    game.ask(watch("node-1", "second"), plain("node-1", "second"))
-    assert game.names() == ["node-1"]
-    game.ask(finish("node-1", 2, "second"))
-    assert game.verdict.end is End.SUCCEEDED

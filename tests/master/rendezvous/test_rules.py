@@ -166,6 +166,16 @@ HISTORIES: dict[str, tuple[int, dict[str, Any], tuple[Step, ...]]] = {
         2, {}, (RUNS[:2], (RUNS[0], pod(ONE, leaving=True)),
                 hears(ZERO, **ANEW, lost=(), reason="pod node-1 is being deleted"))),
     "a pod that vanished is lost": (2, {}, (RUNS[:2], RUNS[:1], hears(ZERO, lost=(ONE,)))),
+    "an agent that has yet to name its pod is lost with it": (
+        0, {"minimum": 2}, (RUNS[:2], join(ONE), RUNS[:1], watch(ZERO), join(ZERO), forms())),
+    "unless that had ended before it came": (
+        0, {"minimum": 2},
+        ((pod(ONE, Phase.FAILED),), join(ONE), (pod(ONE, Phase.FAILED),), watch(ZERO), join(ZERO),
+         forms(ZERO, ONE))),
+    "an agent whose pod is not listed yet is not lost with an older one": (
+        0, {"minimum": 2},
+        (watch(ONE, pod="node-1-1"), join(ONE), RUNS[:2], RUNS[:1], watch(ZERO), join(ZERO),
+         forms(ZERO, ONE))),
     "one that is not listed yet is not": (2, {}, ((), RUNS[:1], hears(ZERO, **ON))),
     "a replacement does not end the life that it replaces": (
         2, {}, ((pod(ONE, leaving=True), SECOND), hears(ZERO, lost=()), join(ONE, "second"),

@@ -21,7 +21,6 @@ from elasticjob.master.scaling.workers import (
 )
 from elasticjob.master.state.node import Phase
 from elasticjob.sizing.exits import ExitReason as Reason
-from elasticjob.sizing.exits import of_status
 
 NONE = Critical()
 
@@ -75,30 +74,6 @@ def test_a_migrated_node_gets_the_plan_and_keeps_what_it_does_not_name() -> None
     old = worker(0, resource={"cpu": "2", "memory": "1Gi"}, relaunches=2, avoid=("m1",))
     new = migrate((old,), "worker", 0, {"memory": "4Gi"}, NONE)[-1]
     assert (new.resource, new.relaunches, new.avoid) == ({"cpu": "2", "memory": "4Gi"}, 2, ("m1",))
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        (0, "Succeeded"),
-        (1, "FatalError"),
-        (134, "Crashed"),
-        (-6, "Crashed"),
-        (137, "Killed"),
-        (-9, "Killed"),
-        (143, "Killed"),
-        (-15, "Killed"),
-        (247, "OOMKilled"),
-        (201, "HardwareError"),
-        (202, "HardwareError"),
-        (14, "HardwareError"),
-        (75, "RunAgain"),
-        (3, "FatalError"),
-        (None, "Crashed"),
-    ],
-)
-def test_exit_codes(code: int | None, reason: str) -> None:
-    assert of_status(code) == reason
 
 
 AGAIN, NEVER = True, False

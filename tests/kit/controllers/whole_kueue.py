@@ -1,0 +1,70 @@
+"""The operator beside the real Kueue, on machines that only pretend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+from elasticjob.controllers.install import install
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
+from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import NAMESPACE, NODE
+from lab.clusters.plane import queues
+from lab.clusters.plane.kueue import why_missing
+from lab.waiting import until
+
+TEAM: Final = "team"
+REAL_KUEUE: Final = [
+    pytest.mark.plane,
+    pytest.mark.skipif(bool(why_missing()), reason=why_missing()),
+]
+
+
+def machine(name: str = "n1", cpu: str = "64", **labels: str) -> Manifest:
+    """A Node that kwok plays."""
+    about = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"} | labels}
+    amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+    return {"metadata": about, "status": {"allocatable": amounts, "capacity": amounts}}
+
+
+def template(container: str = "main") -> Manifest:
+    """A pod that asks for one processor of such a machine."""
+    main = {"name": container, "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
+    return {"spec": {"containers": [main], "tolerations": tolerations}}
+
+
+async def furnish(client: Client, flavor: Manifest, *machines: Manifest) -> None:
+    """Install our kinds, and make the team's namespace, these machines and a flavour of them."""
+    await install(client)
+    await client.create(NAMESPACE, {"metadata": {"name": TEAM}})
+    for each in machines:
+        await client.create(NODE.untyped(), each)
+    await client.create(queues.RESOURCE_FLAVOR, flavor)
+
+
+async def is_admitted(client: Client, name: str) -> None:
+    async def seen() -> bool:
+        found = await client.get(queues.WORKLOAD, name, TEAM)
+        return "Admitted" in queues.conditions(found)
+
+    await until(seen, f"Workload {name} is admitted")
+
+
+@asynccontextmanager
+async def operator(client: Client) -> AsyncIterator[None]:
+    """The operator in this process."""
+    found = compose(client, Settings.model_validate({"probes": "", "webhooks": False}), signals=False)
+    running = asyncio.create_task(found.run())
+    await found.wait_started()
+    try:
+        yield
+    finally:
+        found.stop()
+        await running
