@@ -31,6 +31,7 @@ from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
 from elasticjob.kube.testing import FaultProxy
 from lab import programs
 from lab.jobs.gauges import Sample, growth, held, line, metrics_of
+from lab.jobs.job import role
 from lab.processes import Process
 from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.troubles.network import EPISODES, Crash, Weather
@@ -255,18 +256,8 @@ DEEDS: Mapping[str, tuple[int, Deed]] = {
 
 def job(name: str, workers: int) -> Manifest:
     """Return a typical job."""
-    container = {
-        "name": "main",
-        "image": "elasticjob/trainer:0.1.0",
-        "command": ["elasticjob", "run", "train.py"],
-    }
-    worker = {
-        "replicas": workers,
-        "minReplicas": 1,
-        "maxReplicas": LARGEST,
-        "restartCount": 100,
-        "template": {"spec": {"containers": [container]}},
-    }
+    command = ["elasticjob", "run", "train.py"]
+    worker = role(command, workers, minReplicas=1, maxReplicas=LARGEST, restartCount=100)
     spec = {"distributionStrategy": "AllreduceStrategy", "replicaSpecs": {WORKER: worker}}
     return {"metadata": {"name": name}, "spec": spec}
 

@@ -139,11 +139,6 @@ async def looking_on(client: Client) -> AsyncIterator[Operator]:
         yield onlooker
 
 
-def worker(program: str, replicas: int = 1, *, resources: Manifest | None = None, **more: Any) -> Manifest:
-    """Return a role whose nodes run a Python program."""
-    return role(["python", "-c", program], replicas, resources=resources, **more)
-
-
 def role(
     command: list[str],
     replicas: int = 1,
@@ -189,8 +184,3 @@ HOLD: Final = """\
             while step.epoch >= args.epochs - 1 and not gate.exists():
                 time.sleep(0.01)
 """
-
-
-def local(worker: Manifest, **more: Any) -> Manifest:
-    """Return the spec of a job without a master: its pods decide."""
-    return {"distributionStrategy": "Local", "replicaSpecs": {"worker": worker}, **more}

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.jobs.job import Stage, local, submitted, worker
+from lab.jobs.job import Stage, submitted
 from lab.jobs.site import Site
+from lab.jobs.whole import local
 from lab.waiting import PATIENCE
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
@@ -28,7 +29,7 @@ async def test_logs_go_on_in_the_pod_that_replaces_a_killed_one(
     stage: Stage, site: Site, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    job = await submitted(site, local(worker(COUNTS.format(gate=str(gate)), 2)))
+    job = await submitted(site, local(program=COUNTS.format(gate=str(gate))))
     following = await elasticjob(stage, site, "logs", "digits", "-f")
     assert following.stdout
     lines: list[str] = []
@@ -53,7 +54,7 @@ async def test_logs_go_on_in_the_pod_that_replaces_a_killed_one(
 
 
 async def test_the_doctor_says_why_a_job_failed_and_what_comes_next(stage: Stage, site: Site) -> None:
-    job = await submitted(site, local(worker("import nothing_here", restartPolicy="Never")))
+    job = await submitted(site, local(replicas=1, program="import nothing_here", restartPolicy="Never"))
     await site.until(job.has_ended("Failed"))
     examining = await elasticjob(stage, site, "doctor", "digits")
     told, said = (each.decode() for each in await examining.communicate())
