@@ -25,6 +25,7 @@ from lab.clusters.images.oci import Store
 from lab.clusters.installed import rights, timeline
 from lab.clusters.installed.installation import READY, Installation
 from lab.clusters.installed.kubectl import Kubectl
+from lab.clusters.installed.stage import volume_of
 from lab.clusters.node.chosen import KIND
 from lab.clusters.node.kind import KindNode, default_kind_folder
 from lab.clusters.node.node import Node
@@ -137,14 +138,6 @@ async def volume(node: Installation, home: str) -> AsyncIterator[Path]:
     folder = node.machine.volumes / home
     folder.mkdir(parents=True)
     folder.chmod(0o777)  # kubelet leaves the owner of a folder of the machine as it is
-    spec = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteMany"],
-        "persistentVolumeReclaimPolicy": "Retain",
-        "hostPath": {"path": str(folder)},
-        "claimRef": {"namespace": home, "name": "digits-checkpoints"},
-    }
-    kind = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": home}}
-    await node.kubectl.apply({**kind, "spec": spec})
+    await node.kubectl.apply(volume_of(folder, home, "digits-checkpoints"))
     yield folder
     await node.kubectl("delete", "persistentvolume", home, "--wait=false")

@@ -7,16 +7,15 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from elasticjob import __version__
-from elasticjob.kube.objects.kinds import Manifest
 from lab.clusters.installed.helm import program
 from lab.clusters.installed.installation import READY, SYSTEM, Installation
 from lab.clusters.installed.kubectl import CommandFailed
-from lab.clusters.installed.stage import furniture, role
+from lab.clusters.installed.stage import furniture, role, volume_of
 from lab.clusters.node.node import Node
 from lab.jobs.history import PACED, History, tell
 from lab.jobs.job import STEPS
@@ -41,10 +40,11 @@ async def brain(node: Installation) -> AsyncIterator[str]:
     folder = node.machine.volumes / f"brain-{secrets.token_hex(3)}"
     folder.mkdir()
     folder.chmod(0o777)
-    tokens = {"key": "of this test", "reading-token": TOKEN}
+    about = {"name": "elasticjob-brain", "namespace": SYSTEM}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": about}
     await node.kubectl.apply(
-        of_kind("Secret", "elasticjob-brain", stringData=tokens),
-        of_kind("PersistentVolume", folder.name, spec=volume_of(folder)),
+        {**secret, "stringData": {"key": "of this test", "reading-token": TOKEN}},
+        volume_of(folder, SYSTEM, "elasticjob-brain", "ReadWriteOnce"),
     )
     try:
         async with node.beside("brain", "brain.enabled=true", env=QUICK) as host:
@@ -58,9 +58,9 @@ async def brain(node: Installation) -> AsyncIterator[str]:
                     brains = [name for name in chosen if name.startswith("pod/elasticjob-brain-")]
                     await node.kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *brains)
     finally:  # the chart leaves the claim to its owner
-        claim, secret = "persistentvolumeclaim/elasticjob-brain", "secret/elasticjob-brain"
-        ours = (claim, secret, f"persistentvolume/{folder.name}")
-        await node.kubectl("-n", SYSTEM, "delete", *ours, "--ignore-not-found", READY)
+        ours = (f"{kind}/elasticjob-brain" for kind in ("persistentvolumeclaim", "secret"))
+        both = (*ours, f"persistentvolume/{folder.name}")
+        await node.kubectl("-n", SYSTEM, "delete", *both, "--ignore-not-found", READY)
         shutil.rmtree(folder)
 
 
@@ -70,23 +70,6 @@ async def leads(node: Installation) -> bool:
     path = "jsonpath={.spec.holderIdentity}"
     holder = await node.kubectl("-n", SYSTEM, "get", "lease", "elasticjob-brain", "-o", path)
     return holder.partition("_")[0] in pods
-
-
-def of_kind(kind: str, name: str, **fields: Any) -> Manifest:
-    """Return an object beside Brain."""
-    about = {"name": name, "namespace": SYSTEM}
-    return {"apiVersion": "v1", "kind": kind, "metadata": about, **fields}
-
-
-def volume_of(folder: Path) -> Manifest:
-    """Return the spec of the volume that Brain's claim is bound to."""
-    return {
-        "capacity": {"storage": "10Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "persistentVolumeReclaimPolicy": "Retain",
-        "hostPath": {"path": str(folder)},
-        "claimRef": {"namespace": SYSTEM, "name": "elasticjob-brain"},
-    }
 
 
 async def test_a_job_is_sized_by_the_history_of_an_earlier_one(

@@ -140,37 +140,33 @@ async def test_a_preemption_waits_for_the_save(
     if not isinstance(node.machine, Node):
         pytest.skip("Kueue is started beside the node's own control plane")
     with Kueue(node.machine.plane, tmp_path) as kueue:
-        made = preempting(home)
-        for kind, manifest, _ in made:
-            await admin.create(kind, manifest)
-        play = await played(node, site, volume, GRACE, **{QUEUE_NAME: "ours"})
+        async with queues.set_up(admin, *preempting(home), namespace=home):
+            play = await played(node, site, volume, GRACE, **{QUEUE_NAME: "ours"})
 
-        async def known() -> bool:
-            """Whether the operator knows of Kueue; a suspended job is not looked at when it learns of it."""
-            await play.kubectl("annotate", JOB, f"looked={time.time()}", "--overwrite")
-            return site.condition("Admitted", "graceful")[0] == "False"
+            async def known() -> bool:
+                """Whether the operator knows of Kueue; that alone has it look at no suspended job."""
+                await play.kubectl("annotate", JOB, f"looked={time.time()}", "--overwrite")
+                return site.condition("Admitted", "graceful")[0] == "False"
 
-        await site.until(lambda: site.job("graceful"))
-        await until(known, "the job is in a queue")
-        await play.kubectl(*MERGE, '{"spec": {"suspend": false}}')
-        await play.leave("preemption", 2, lambda: admin.create(queues.WORKLOAD, rival(home)))
-        await play.kubectl("delete", "elasticjob", "--all", READY)
-        await play.kubectl("wait", "--for=delete", READY, "pods", "--all")
-        node.seen = len(node.machine.audit())  # the role of its master went before its pod
-        for kind, manifest, namespace in reversed(made):
-            await admin.delete(kind, manifest["metadata"]["name"], namespace)
+            await site.until(lambda: site.job("graceful"))
+            await until(known, "the job is in a queue")
+            await play.kubectl(*MERGE, '{"spec": {"suspend": false}}')
+            await play.leave("preemption", 2, lambda: admin.create(queues.WORKLOAD, rival(home)))
+            await play.kubectl("delete", "elasticjob", "--all", READY)
+            await play.kubectl("wait", "--for=delete", READY, "pods", "--all")
+            node.seen = len(node.machine.audit())  # the role of its master went before its pod
         kueue.unregister()
     print(told(play))
     assert_saved(play)
 
 
-def preempting(home: str) -> list[tuple[Kind[Manifest], Manifest, str]]:
+def preempting(home: str) -> list[tuple[Kind[Manifest], Manifest]]:
     """Return a queue that has room for one job, and takes it back for one of higher priority."""
     quota = queues.cluster_queue(home, QUOTA, flavor=home)
     return [
-        (queues.RESOURCE_FLAVOR, queues.flavor(home), ""),
-        (queues.CLUSTER_QUEUE, quota, ""),
-        (queues.LOCAL_QUEUE, queues.local_queue("ours", home, home), home),
+        (queues.RESOURCE_FLAVOR, queues.flavor(home)),
+        (queues.CLUSTER_QUEUE, quota),
+        (queues.LOCAL_QUEUE, queues.local_queue("ours", home, home)),
     ]
 
 

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.cli.story.example import Example, load
 from elasticjob.cli.story.watched import NAME
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from lab.clusters.installed.installation import Installation
 from lab.clusters.installed.stage import Followed, followed, in_namespace, restricted
@@ -49,17 +49,14 @@ def kueue(node: Installation, tmp_path: Path) -> Iterator[Kueue]:
 @pytest.fixture
 async def teams(kueue: Kueue, admin: Client, home: str) -> AsyncIterator[str]:
     """The queues of two teams, in the namespace of the test."""
-    made: list[tuple[Kind[Manifest], Manifest, str]] = [(queues.RESOURCE_FLAVOR, queues.flavor(home), "")]
+    objects = [(queues.RESOURCE_FLAVOR, queues.flavor(home))]
     for team, cpu in TEAMS.items():
         amounts = {"cpu": cpu, "memory": MEMORY}
         quota = queues.cluster_queue(f"{home}-{team}", amounts, flavor=home, cohort=home)
-        made.append((queues.CLUSTER_QUEUE, quota, ""))
-        made.append((queues.LOCAL_QUEUE, queues.local_queue(team, home, f"{home}-{team}"), home))
-    for kind, manifest, _ in made:
-        await admin.create(kind, manifest)
-    yield home
-    for kind, manifest, namespace in reversed(made):
-        await admin.delete(kind, manifest["metadata"]["name"], namespace)
+        objects.append((queues.CLUSTER_QUEUE, quota))
+        objects.append((queues.LOCAL_QUEUE, queues.local_queue(team, home, f"{home}-{team}")))
+    async with queues.set_up(admin, *objects, namespace=home):
+        yield home
 
 
 @pytest.fixture

@@ -67,6 +67,19 @@ def role(image: str, command: list[str], folder: str, resources: Manifest, **mor
     return {"template": {"spec": restricted(main, *volumes)}, **more}
 
 
+def volume_of(folder: Path, namespace: str, claim: str, mode: str = "ReadWriteMany") -> Manifest:
+    """Return a volume of the node's folder, which a claim is bound to; it is called like the folder."""
+    spec = {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": [mode],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "hostPath": {"path": str(folder)},
+        "claimRef": {"namespace": namespace, "name": claim},
+    }
+    about = {"name": folder.name}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": about, "spec": spec}
+
+
 def furniture(namespace: str, *scripts: Path) -> tuple[Manifest, ...]:
     """Return what such a role needs: the ConfigMap with scripts, and the claim of the namespace's volume."""
     spec = {
