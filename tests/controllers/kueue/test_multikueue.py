@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,14 @@ import pytest
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.controllers.install import install
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, SECRET
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue, why_missing
-from lab.jobs.site import our_operator
 from lab.waiting import until
 
 TEAM, KUEUES = "team", "kueue-system"
@@ -70,6 +74,18 @@ def job() -> Manifest:
     return {"apiVersion": ELASTICJOB.api_version, "kind": "ElasticJob", "metadata": about, "spec": spec}
 
 
+@asynccontextmanager
+async def at_work(client: Client) -> AsyncIterator[None]:
+    operator = compose(client, Settings.model_validate({"probes": "", "webhooks": False}), signals=False)
+    running = asyncio.create_task(operator.run())
+    await operator.wait_started()
+    try:
+        yield
+    finally:
+        operator.stop()
+        await running
+
+
 @pytest.mark.plane
 @pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_a_job_runs_in_the_worker_cluster_and_grows_there(tmp_path: Path) -> None:
@@ -85,7 +101,7 @@ async def test_a_job_runs_in_the_worker_cluster_and_grows_there(tmp_path: Path) 
             rules = {"admissionChecks": [{"name": "elsewhere"}]}
             await set_up(manager, admissionChecksStrategy=rules)
             await connect(manager, there)
-            async with our_operator(manager), our_operator(worker):
+            async with at_work(manager), at_work(worker):
                 await manager.create(ELASTICJOB.untyped(), job())
 
                 async def runs() -> bool:

@@ -14,9 +14,8 @@ from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
 from lab.clusters.plane import queues
 from lab.clusters.plane.kueue import why_missing
 from lab.clusters.plane.whole_kueue import real_kueue
-from lab.jobs.site import our_operator
 from lab.waiting import until
-from tests.controllers.kueue.test_whole_job import TEAM, comes_to, job
+from tests.controllers.kueue.test_whole_job import TEAM, comes_to, job, operator
 
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
@@ -50,7 +49,7 @@ async def test_it_grows_in_the_rack_where_it_began(tmp_path: Path) -> None:
     """Of four workers the rack has room for three; the fourth would fit only into another rack."""
     async with real_kueue(tmp_path) as client:
         await set_up(client)
-        async with our_operator(client):
+        async with operator(client):
             made = job(4)
             template = made["spec"]["replicaSpecs"]["worker"]["template"]
             template["metadata"] = {"annotations": {REQUIRED: RACK}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from elasticjob.api.diengine.pods import role_of
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.controllers.install import install
 from elasticjob.controllers.kueue.kinds.dijob import is_gated
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE, POD, Pod
@@ -24,7 +27,6 @@ from lab.build.manifests import changed
 from lab.clusters.plane import queues
 from lab.clusters.plane.kueue import why_missing
 from lab.clusters.plane.whole_kueue import real_kueue
-from lab.jobs.site import our_operator
 from lab.waiting import until
 
 TEAM, POOL = "team", {"pool": "games"}
@@ -61,8 +63,16 @@ def job() -> Manifest:
 @asynccontextmanager
 async def at_work(client: Client) -> AsyncIterator[Caller]:
     """The operator and di-server in this process."""
-    async with our_operator(client), di_server(client) as url, aiohttp.ClientSession() as session:
-        yield Caller(session, url, TEAM)
+    settings = Settings.model_validate({"probes": "", "webhooks": False})
+    operator = compose(client, settings, signals=False)
+    running = asyncio.create_task(operator.run())
+    await operator.wait_started()
+    try:
+        async with di_server(client) as url, aiohttp.ClientSession() as session:
+            yield Caller(session, url, TEAM)
+    finally:
+        operator.stop()
+        await running
 
 
 async def pods(client: Client) -> list[Pod]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.controllers.install import install
+from elasticjob.controllers.main import compose
+from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
@@ -21,7 +25,6 @@ from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue, why_missing
 from lab.clusters.plane.whole_kueue import real_kueue
-from lab.jobs.site import our_operator
 from lab.waiting import until
 
 TEAM = "team"
@@ -55,6 +58,19 @@ def job(workers: int, least: int = 1) -> Manifest:
     worker = {"replicas": workers, "minReplicas": least, "maxReplicas": workers, "template": template}
     spec = {"distributionStrategy": "Local", "optimizeMode": "manual", "replicaSpecs": {"worker": worker}}
     return {"metadata": {"name": "digits", "namespace": TEAM, "labels": {QUEUE_NAME: "ours"}}, "spec": spec}
+
+
+@asynccontextmanager
+async def operator(client: Client) -> AsyncIterator[None]:
+    """The operator in this process."""
+    found = compose(client, Settings.model_validate({"probes": "", "webhooks": False}), signals=False)
+    running = asyncio.create_task(found.run())
+    await found.wait_started()
+    try:
+        yield
+    finally:
+        found.stop()
+        await running
 
 
 async def comes_to(client: Client, workers: str, reason: str = "Admitted") -> None:
@@ -102,7 +118,7 @@ async def stop(client: Client, policy: str) -> None:
 async def test_it_grows_gives_back_is_evicted_and_returns_all_quota(tmp_path: Path) -> None:
     async with real_kueue(tmp_path) as client:
         await set_up(client)
-        async with our_operator(client):
+        async with operator(client):
             await client.create(ELASTICJOB.untyped(), job(5))
             await comes_to(client, "5/5")
             await scale(client, 3)
@@ -175,7 +191,7 @@ def elsewhere(name: str) -> Manifest:
 async def test_a_plan_for_other_amounts_costs_no_pod(tmp_path: Path) -> None:
     async with real_kueue(tmp_path) as client:
         await set_up(client)
-        async with our_operator(client):
+        async with operator(client):
             await client.create(ELASTICJOB.untyped(), job(3, 3))
             await comes_to(client, "3/3")
             before = await pods(client)
@@ -216,7 +232,7 @@ async def test_nothing_is_given_back_in_vain_and_a_kueue_that_goes_stops_no_job(
             flavor = queues.flavor(labels={"type": "kwok", "pool": "all"})
             await client.merge_patch(NODE, "n1", {"metadata": {"labels": {"pool": "all"}}})
             await client.merge_patch(queues.RESOURCE_FLAVOR, "default", {"spec": flavor["spec"]}, "")
-            async with our_operator(client):
+            async with operator(client):
                 await client.create(ELASTICJOB.untyped(), job(5))
                 await comes_to(client, "5/5")
                 for number in range(9):
