@@ -75,9 +75,10 @@ class Job:
             if name.startswith(f"{self.name}-")
         }
 
-    def running(self) -> set[str]:
-        """Its pods that run and are not on their way out."""
-        return {name for name in self.pods() if f"{self.name}-{name}" in self._site.running()}
+    def running(self, role: str = "") -> set[str]:
+        """Its pods that run and are not on their way out, all or those of a role."""
+        stay = {name.removeprefix(f"{self.name}-") for name in self._site.running()}
+        return {name for name in self.pods() if name in stay and name.startswith(role)}
 
     def processes(self, pod: str = "") -> tuple[Process, ...]:
         """Its processes on this machine, all or those of one pod."""

@@ -120,14 +120,9 @@ def training(folder: Path, name: str) -> Manifest:
     return {"image": "elasticjob/trainer:0.1.0", "fault_tolerant": True, "trainer": trainer}
 
 
-def workers(job: Job) -> int:
-    """Return how many of its workers run and are not on their way out."""
-    return sum(name.startswith("worker") for name in job.running())
-
-
 def at_work(jobs: Iterable[Job]) -> bool:
     """Whether five workers run, and those of each job train together: so each holds what was trained."""
-    found = {job: workers(job) for job in jobs}
+    found = {job: len(job.running("worker")) for job in jobs}
     worlds = {job: job.status.training.world_size for job in found if job.status.training}
     return found == worlds and min(found.values()) >= 1 and sum(found.values()) == 5
 
@@ -151,11 +146,11 @@ async def shared(site: Site, stage: Stage, folder: Path) -> list[str]:
     await site.client.create(TRAININGJOB.untyped(), manifest, site.namespace)
     await site.until(lambda: at_work(three))
     await site.apply(spec(folder, "fourth"), "fourth")
-    await site.until(lambda: workers(jobs["fourth"]) == 1)
+    await site.until(lambda: len(jobs["fourth"].running("worker")) == 1)
     await site.until(lambda: at_work(jobs.values()))
     (folder / "first.go").touch()
     await site.until(jobs["first"].has_ended("Complete"))
-    await site.until(lambda: sum(map(workers, list(jobs.values())[1:])) == 5)
+    await site.until(lambda: sum(len(jobs[name].running("worker")) for name in JOBS[1:]) == 5)
     for job in jobs.values():
         (folder / f"{job.name}.go").touch()
     for job in jobs.values():

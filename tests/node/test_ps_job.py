@@ -55,8 +55,8 @@ class Play:
 
     async def has(self, servers: set[str], workers: int = 2) -> None:
         """Wait until exactly these pods run, and the workers train with these servers."""
-        await self.site.until(lambda: self.running("ps-") == servers)
-        await self.site.until(lambda: len(self.running("worker-")) == workers)
+        await self.site.until(lambda: self.job.running("ps") == servers)
+        await self.site.until(lambda: len(self.job.running("worker")) == workers)
         addresses = {str(self.job.pods()[name].status.pod_ip) for name in servers}
 
         async def train() -> bool:
@@ -64,10 +64,6 @@ class Play:
             return bool(lines) and {each.partition(":")[0] for each in lines[-1][2:]} == addresses
 
         await until(train, f"the workers train with {servers}")
-
-    def running(self, role: str) -> set[str]:
-        """The pods of a role that run and are not on their way out."""
-        return {name for name in self.job.running() if name.startswith(role)}
 
     async def scale(self, size: str) -> None:
         """elasticjob scale."""
