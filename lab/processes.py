@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -372,11 +372,10 @@ def answers(url: str) -> bool:
 
 def send(to: Identity, number: signal.Signals) -> bool:
     """Send a signal to that process, unless it has ended; return whether it was sent."""
-    if (handle := _open(to)) is None:
-        return False
-    with closing(handle), suppress(ProcessLookupError):
-        signal.pidfd_send_signal(handle.number, number)
-        return True
+    with _handle(to) as handle, suppress(ProcessLookupError):
+        if handle is not None:
+            signal.pidfd_send_signal(handle, number)
+            return True
     return False
 
 
@@ -390,33 +389,24 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-class _Handle:
-    """A pidfd, which refers to its process even if the pid is reused."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def close(self) -> None:
-        os.close(self.number)
-
-
-def _open(found: Identity) -> _Handle | None:
+@contextmanager
+def _handle(of: Identity) -> Iterator[int | None]:
+    """A pidfd, which refers to its process even if the pid is reused; None where it has ended."""
     try:
-        handle = _Handle(os.pidfd_open(found.pid))
+        number = os.pidfd_open(of.pid)
     except ProcessLookupError:
-        return None
-    if identity_of(found.pid) == found:
-        return handle
-    handle.close()
-    return None
+        yield None
+        return
+    try:
+        yield number if identity_of(of.pid) == of else None
+    finally:
+        os.close(number)
 
 
 def _wait_for_end(found: Identity, seconds: float) -> bool:
     """Whether the process has ended, at the latest after so many seconds."""
-    if (handle := _open(found)) is None:
-        return True
-    with closing(handle):
-        return bool(select.select([handle.number], [], [], seconds)[0])
+    with _handle(found) as handle:
+        return handle is None or bool(select.select([handle], [], [], seconds)[0])
 
 
 def _dying_with_us() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from elasticjob.controllers.diserver.settings import Settings
 from elasticjob.kube.client.client import Client
 from lab.build.manifests import DIJOB as MANIFEST
 from lab.build.manifests import changed
+from lab.running import running
 
 
 def dijob(**changes: Any) -> DIJob:
@@ -108,14 +108,9 @@ async def di_server(
 
     told = Settings.model_validate({"port": 0, "namespace": namespace, **settings})
     operator, server = compose(client, told, signals=False, random_suffix=random_suffix)
-    running = asyncio.create_task(operator.run())
-    await server.wait_started()
-    await operator.wait_started()
-    try:
+    async with running(operator):
+        await server.wait_started()
         yield server.url
-    finally:
-        operator.stop()
-        await running
 
 
 def encoded(body: Any) -> bytes:

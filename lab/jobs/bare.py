@@ -25,6 +25,7 @@ from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.truths.model import sharded_alone, trained_alone
 from lab.truths.records import Line
 from lab.truths.steps import Steps
+from lab.waiting import until
 
 LEAST: Final = 0.2  # seconds between two kills
 PATIENT: Final = 100
@@ -82,8 +83,7 @@ class Bare(Processes, Scene):
         """Yield as many troubles as are wanted, by their weights."""
         for name in (MASTER, *self.nodes):
             self.start(name)
-        while not self.trained:  # noqa: ASYNC110  # of other processes
-            await asyncio.sleep(0.1)
+        await until(lambda: self.trained, "the training begins", END)
         self.began = time.monotonic()
         in_vain = 0
         while self.goes_on(self.befell):
@@ -230,9 +230,7 @@ class Sharded(Bare):
 
     async def pause(self) -> None:
         """Wait until the nodes have trained for some steps, and each second time for a save."""
-        async with asyncio.timeout(END):
-            while self.steps_since(self.last) < TRAINS:  # noqa: ASYNC110  # of other processes
-                await asyncio.sleep(0.1)
+        await until(lambda: self.steps_since(self.last) >= TRAINS, f"{TRAINS} steps", END)
         await asyncio.sleep(self.chance.uniform(0, 0.5))
         if len(self.hits) % 2:
             known = set(self.saved.iterdir())
@@ -263,8 +261,7 @@ class Sharded(Bare):
 
     async def release(self) -> None:
         """Stop the training once all nodes train together."""
-        while not self.is_whole():  # noqa: ASYNC110  # of other processes
-            await asyncio.sleep(0.1)
+        await until(self.is_whole, "all nodes train together", END)
         (self.written / "stop").touch()
 
 

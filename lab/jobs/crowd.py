@@ -19,8 +19,6 @@ from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.install import install
 from elasticjob.controllers.parts.names import MASTER
-from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config
@@ -28,10 +26,13 @@ from elasticjob.kube.errors import Conflict, Invalid, KubeError, NotFound
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, Pod
+from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.testing import FaultProxy
 from lab import programs
 from lab.jobs.gauges import Sample, growth, held, line, metrics_of
+from lab.jobs.job import role
 from lab.processes import Process
+from lab.running import running
 from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.troubles.network import EPISODES, Crash, Weather
 from lab.truths.status import (
@@ -60,21 +61,8 @@ class Eyes:
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.namespace = namespace
-        self.caches = {kind.name: Cache(kind, namespace) for kind in KINDS}
-        self._informers = [Informer(client, cache) for cache in self.caches.values()]
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
-        """Follow the server for the length of the block."""
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(informer.run()) for informer in self._informers]
-            try:
-                for cache in self.caches.values():
-                    await cache.wait_synced()
-                yield
-            finally:
-                for task in running:
-                    task.cancel()
+        self.onlooker = Operator(client, namespace, name="eyes", probes=None, signals=False)
+        self.caches = {kind.name: self.onlooker.cache(kind) for kind in KINDS}
 
     def look(self) -> World:
         jobs = self.caches[ELASTICJOB.name].list()
@@ -255,18 +243,8 @@ DEEDS: Mapping[str, tuple[int, Deed]] = {
 
 def job(name: str, workers: int) -> Manifest:
     """Return a typical job."""
-    container = {
-        "name": "main",
-        "image": "elasticjob/trainer:0.1.0",
-        "command": ["elasticjob", "run", "train.py"],
-    }
-    worker = {
-        "replicas": workers,
-        "minReplicas": 1,
-        "maxReplicas": LARGEST,
-        "restartCount": 100,
-        "template": {"spec": {"containers": [container]}},
-    }
+    command = ["elasticjob", "run", "train.py"]
+    worker = role(command, workers, minReplicas=1, maxReplicas=LARGEST, restartCount=100)
     spec = {"distributionStrategy": "AllreduceStrategy", "replicaSpecs": {WORKER: worker}}
     return {"metadata": {"name": name}, "spec": spec}
 
@@ -456,7 +434,7 @@ async def crowded(plane: Plane, story: Story, *, pace: float = 1.0, faults: int 
             story=story,
             evidence=(operator.log,),
         )
-        async with operator, eyes.open(), asyncio.TaskGroup() as tasks:
+        async with operator, running(eyes.onlooker), asyncio.TaskGroup() as tasks:
             crowd.empty = (await crowd.settled(),)
             kubelet = Kubelet(client, eyes, chance)
             beside = [tasks.create_task(each) for each in (kubelet.run(), crowd.watch())]

@@ -75,9 +75,10 @@ class Job:
             if name.startswith(f"{self.name}-")
         }
 
-    def running(self) -> set[str]:
-        """Its pods that run and are not on their way out."""
-        return {name for name in self.pods() if f"{self.name}-{name}" in self._site.running()}
+    def running(self, role: str = "") -> set[str]:
+        """Its pods that run and are not on their way out, all or those of a role."""
+        stay = {name.removeprefix(f"{self.name}-") for name in self._site.running()}
+        return {name for name in self.pods() if name in stay and name.startswith(role)}
 
     def processes(self, pod: str = "") -> tuple[Process, ...]:
         """Its processes on this machine, all or those of one pod."""
@@ -139,11 +140,6 @@ async def looking_on(client: Client) -> AsyncIterator[Operator]:
         yield onlooker
 
 
-def worker(program: str, replicas: int = 1, *, resources: Manifest | None = None, **more: Any) -> Manifest:
-    """Return a role whose nodes run a Python program."""
-    return role(["python", "-c", program], replicas, resources=resources, **more)
-
-
 def role(
     command: list[str],
     replicas: int = 1,
@@ -189,8 +185,3 @@ HOLD: Final = """\
             while step.epoch >= args.epochs - 1 and not gate.exists():
                 time.sleep(0.01)
 """
-
-
-def local(worker: Manifest, **more: Any) -> Manifest:
-    """Return the spec of a job without a master: its pods decide."""
-    return {"distributionStrategy": "Local", "replicaSpecs": {"worker": worker}, **more}

@@ -180,12 +180,7 @@ def job(name: str, queue: str, replicas: int, least: int) -> Manifest:
     worker = {"replicas": replicas, "minReplicas": least, "maxReplicas": 8, "template": {"spec": pod}}
     spec = {"distributionStrategy": "Local", "optimizeMode": "manual", "replicaSpecs": {"worker": worker}}
     labels = {"kueue.x-k8s.io/queue-name": queue}
-    return {
-        "apiVersion": ELASTICJOB.api_version,
-        "kind": ELASTICJOB.name,
-        "metadata": {"name": name, "namespace": TEAM, "labels": labels},
-        "spec": spec,
-    }
+    return {"metadata": {"name": name, "namespace": TEAM, "labels": labels}, "spec": spec}
 
 
 @asynccontextmanager

@@ -53,7 +53,7 @@ class Servers(Scene):
 
     def some(self, role: str, most: int = 1) -> list[str]:
         """Return running pods of a role, at random."""
-        pods = sorted(name for name in self.job.running() if name.startswith(role))
+        pods = sorted(self.job.running(role))
         return self.chance.sample(pods, min(most, len(pods)))
 
     def signal(self, pod: str, number: signal.Signals = signal.SIGKILL) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -19,7 +18,6 @@ from elasticjob.kube.operator.operator import Operator
 from lab.clusters.accounts import Place
 from lab.clusters.rights import Noting
 from lab.clusters.webhooks import heeded
-from lab.running import running
 from lab.waiting import PATIENCE, until
 
 T = TypeVar("T")
@@ -158,14 +156,6 @@ def _asked(holds: Callable[[], T]) -> T | None:
         return holds()
     except (AssertionError, LookupError):  # not there yet
         return None
-
-
-@asynccontextmanager
-async def our_operator(client: Client) -> AsyncIterator[Operator]:
-    """Run the operator in this process, without probes and webhooks."""
-    settings = Settings.model_validate({"probes": "", "webhooks": False})
-    async with running(compose(client, settings, signals=False)) as operator:
-        yield operator
 
 
 class Stage:

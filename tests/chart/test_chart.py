@@ -38,9 +38,9 @@ from lab.clusters.installed.helm import CHART, KUBERNETES, SYSTEM, HelmFailed, h
 from lab.clusters.namespaces import new_namespace
 from lab.clusters.served import Served
 from lab.paths import ROOT
+from lab.running import running
 from lab.waiting import until
 from tests.kit.registry import crane, registry
-from tests.kit.traps.operators import running
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no helm: hack/kube-binaries helm builds it")
 CONFIG: Final = ROOT / "config"

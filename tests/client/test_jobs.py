@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import subprocess
 from collections.abc import AsyncIterator
 from functools import partial
@@ -154,19 +155,8 @@ async def test_objects_of_a_dry_run_are_those_that_submit_makes(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text("print('ä')\n")
-    words = (
-        script,
-        "--workers",
-        "1:4",
-        "--suspend",
-        "--env",
-        "A=b",
-        "--checkpoint",
-        "claim:/c",
-        "--",
-        "--x",
-        "1",
-    )
+    flags = "--workers 1:4 --suspend --env A=b --checkpoint claim:/c -- --x 1"
+    words: list[str | Path] = [script, *shlex.split(flags)]
     printed = await elasticjob(kubeconfig, "submit", "--dry-run", "-o", "yaml", "--name", "dry", *words)
     assert printed.exit_code == Exit.DONE, printed.output
     await asyncio.to_thread(

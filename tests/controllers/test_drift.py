@@ -22,9 +22,9 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import NODE
+from lab.clusters.installed.kubectl import Kubectl
 from lab.jobs.site import Site, Stage
 from lab.jobs.whole import local
-from lab.processes import run
 
 KUBECTL = shutil.which("kubectl")
 pytestmark = [
@@ -122,18 +122,9 @@ OLDER: list[Manifest] = [
 SIDES = ("", "--server-side ")
 
 
-class Kubectl:
-    """kubectl in one namespace."""
-
-    def __init__(self, config: Path, namespace: str) -> None:
-        self._config, self._namespace = config, namespace
-
-    async def __call__(self, command: str, text: str = "", code: int = 0) -> str:
-        place = ("-n", self._namespace, "--kubeconfig", self._config)
-        cache = ("--cache-dir", self._config.with_name("cache"))
-        ended, out = await run(str(KUBECTL), *place, *command.split(), *cache, given=text)
-        assert ended == code, out
-        return out
+def kubectl_in(stage: Stage, site: Site) -> Kubectl:
+    """kubectl in the namespace of a test."""
+    return Kubectl(Path(str(KUBECTL)), stage.place.kubeconfig, site.namespace, errors=True)  # type: ignore[attr-defined]
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -142,7 +133,7 @@ async def kubectl(stage: Stage, site: Site) -> AsyncIterator[Kubectl]:
     nodes = [node["metadata"]["name"] for node in await stage.client.list(NODE.untyped())]
     for node in nodes:
         await stage.client.merge_patch(NODE.untyped(), node, {"spec": {"unschedulable": True}})
-    made = Kubectl(stage.place.kubeconfig, site.namespace)  # type: ignore[attr-defined]
+    made = kubectl_in(stage, site)
     yield made
     await made("delete elasticjobs,dijobs,trainingjobs --all --wait=false")
     for node in nodes:
@@ -197,11 +188,11 @@ async def test_what_the_server_applied_stays_through_defaults_scaling_and_plans(
 async def stays(kubectl: Kubectl, site: Site, side: str) -> None:
     """Apply all manifests, and let kubectl tell no difference after each thing that happens to them."""
     whole = yaml.safe_dump_all([*examples(), *OLDER])
-    await kubectl(f"apply {side}-f -", whole)
-    assert await kubectl(f"diff {side}-f -", whole) == ""
+    await kubectl(f"apply {side}-f -", given=whole)
+    assert await kubectl(f"diff {side}-f -", given=whole) == ""
     jobs = jobs_of(whole)
     await carried_out(site, *jobs)
-    assert await kubectl(f"diff {side}-f -", whole) == "", "defaults, and the operator's first pass"
+    assert await kubectl(f"diff {side}-f -", given=whole) == "", "defaults, and the operator's first pass"
     free = [
         name
         for name, spec in jobs.items()
@@ -211,12 +202,12 @@ async def stays(kubectl: Kubectl, site: Site, side: str) -> None:
     for name in free:
         await kubectl(f"scale elasticjob {name} --replicas=3")
     await carried_out(site, *jobs)
-    assert await kubectl(f"diff {side}-f -", whole) == "", f"{free} were scaled by kubectl scale"
+    assert await kubectl(f"diff {side}-f -", given=whole) == "", f"{free} were scaled by kubectl scale"
     for name, spec in jobs.items():
         await plans(site, name, spec)
     await carried_out(site, *jobs)
     assert {plan.spec.owner_job for plan in site.plans().values() if plan.status.changes} > set()
-    assert await kubectl(f"diff {side}-f -", whole) == "", "plans of users and of optimizers"
+    assert await kubectl(f"diff {side}-f -", given=whole) == "", "plans of users and of optimizers"
     if path := os.environ.get("LIVES"):
         keep(path, await lives(kubectl, [*examples(), *OLDER]))
 
@@ -238,7 +229,7 @@ async def lives(kubectl: Kubectl, manifests: list[Manifest]) -> list[Manifest]:
 
 
 async def test_the_end_of_a_training_leaves_no_drift(stage: Stage, site: Site) -> None:
-    kubectl = Kubectl(stage.place.kubeconfig, site.namespace)  # type: ignore[attr-defined]
+    kubectl = kubectl_in(stage, site)
     for side in SIDES:
         ends = {
             "short": (Phase.SUCCEEDED, local(program="print('done')", replicas=1)),
@@ -246,11 +237,11 @@ async def test_the_end_of_a_training_leaves_no_drift(stage: Stage, site: Site) -
         }
         for word, (phase, spec) in ends.items():
             name = f"{word}{side.strip()}"
-            await kubectl(f"apply {side}-f -", json.dumps(job(name, **spec)))
+            await kubectl(f"apply {side}-f -", given=json.dumps(job(name, **spec)))
             await site.until(lambda name=name, phase=phase: site.job(name).status.phase is phase)  # type: ignore[misc]
-            assert await kubectl(f"diff {side}-f -", json.dumps(job(name, **spec))) == ""
+            assert await kubectl(f"diff {side}-f -", given=json.dumps(job(name, **spec))) == ""
 
 
 async def test_a_number_as_text_is_refused(kubectl: Kubectl) -> None:
     text = json.dumps(job("text", replicaSpecs=roles(worker={"replicas": "2"})))
-    assert "worker.replicas" in await kubectl("apply -f -", text, code=1)
+    assert "worker.replicas" in await kubectl("apply -f -", given=text, code=1)

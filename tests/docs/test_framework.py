@@ -22,8 +22,8 @@ from elasticjob.kube import Client, Declaration, Kind, Manifest, crd_manifest
 from elasticjob.kube.errors import ApiError, Conflict, Invalid
 from elasticjob.kube.objects.views import CRD, LEASE, ROLE, ROLE_BINDING, SECRET, SERVICE
 from lab.clusters.served import Served
+from lab.running import running
 from lab.waiting import PATIENCE, until
-from tests.kit.traps.operators import running
 
 PAGE = Path(__file__).parents[2] / "docs" / "framework.md"
 PYTHON = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```$", re.DOTALL | re.MULTILINE)

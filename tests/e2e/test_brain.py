@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -21,11 +19,10 @@ from elasticjob.devcluster.node.heartbeat import VirtualNode
 from elasticjob.kube.objects.kinds import Manifest
 from lab import programs
 from lab.clusters.installed.kubectl import Kubectl
-from lab.jobs.history import LIMITS, PACED, tell
+from lab.jobs.history import PACED, History, tell
 from lab.jobs.job import STEPS, TRAINS, Job, Stage, staged, trainer
 from lab.jobs.site import Site
-from lab.processes import Process
-from tests.kit.browser import dom
+from tests.kit.browser import browsing
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
@@ -38,6 +35,7 @@ SHARES: Final = {
     "ELASTICJOB_BRAIN_EVERY": "1",
 }
 MANY: Final = 500
+RESOURCES: Final = {"requests": {"cpu": "300m", "memory": "1Gi"}}
 JOBS: Final = ("first", "second", "third", "fourth")
 
 
@@ -71,99 +69,60 @@ def key_beside(kubeconfig: Path) -> Path:
 # history
 
 
-@dataclass(frozen=True)
-class OnDevcluster:
-    """Where Brain's story is told. All jobs have one gate: Brain takes those of one command for alike."""
-
-    site: Site
-    brain: Process
-    gate: Path
-
-    async def apply(self, name: str) -> None:
-        worker = trainer(*PACED, self.gate, minReplicas=1, maxReplicas=2)
-        del worker["replicas"]
-        spec = {"optimizeMode": "cluster", "resourceLimits": LIMITS, "replicaSpecs": {"worker": worker}}
-        await self.site.apply(spec, name)
-
-    async def let_go(self, name: str) -> None:
-        self.gate.touch()
-        await self.site.until(Job(self.site, name).has_ended("Complete"))
-        self.gate.unlink()
-
-    async def known(self, name: str) -> dict[str, Any]:
-        url = f"{self.brain.url}/v1/jobs/{self.site.namespace}/{name}"
-        try:
-            async with aiohttp.ClientSession() as session, session.get(url) as answer:
-                return dict(await answer.json(content_type=None))
-        except aiohttp.ClientError:
-            return {}
-
-    async def lose_brain(self) -> None:
-        self.brain.kill()
-        job = Job(self.site, "first")
-        await self.site.until(lambda: job.running() == {"master-0", "worker-0", "worker-1"})
-        await self.brain.up()
-
-    async def reasons(self) -> list[str]:
-        return [plan.spec.reason for plan in self.site.plans().values()]
-
-
 async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
     site: Site, stage: Stage, port: int, tmp_path: Path
 ) -> None:
+    gate, (first, second) = tmp_path / "gate", (Job(site, name) for name in JOBS[:2])
+
+    async def lose_brain() -> None:
+        brain.kill()
+        await site.until(lambda: first.running() == {"master-0", "worker-0", "worker-1"})
+        await brain.up()
+
     async with programs.brain(stage.kubeconfig, tmp_path, key_beside(stage.kubeconfig), port=port) as brain:
-        await tell(OnDevcluster(site, brain, tmp_path / "gate"))
-        second, picture = Job(site, "second"), tmp_path / "brain.png"
+        worker = sizeless(trainer(*PACED, gate))
+        await tell(History(site, brain.url, worker, gate, lose_brain))
+        picture = tmp_path / "brain.png"
         await site.until(lambda: second.running() >= {"master-0", "worker-0", "worker-1"})
-        page = await dom(f"{brain.url}/#{site.namespace}/first", tmp_path, picture)
-        everything = await dom(brain.url, tmp_path)
-    assert "worker-growth" in page
-    assert page.count("<canvas") == 2  # speed, world
-    assert "core-hours used" in page
+        async with browsing(tmp_path) as tab:
+            await tab.open(f"{brain.url}/#{site.namespace}/first")
+            await tab.shows("worker-growth", "core-hours used", of="innerHTML")
+            assert await tab.run("document.querySelectorAll('canvas').length") == 2  # speed, world
+            await tab.picture(picture, whole=True)
+            await tab.open(brain.url)
+            await tab.shows(*(f"{site.namespace}/{name}" for name in ("first", "second")), of="innerHTML")
     assert picture.stat().st_size > 10_000
-    assert all(f"{site.namespace}/{name}" in everything for name in ("first", "second"))
+
+
+def sizeless(worker: Manifest) -> Manifest:
+    """Return a role without its number of nodes."""
+    return {name: value for name, value in worker.items() if name != "replicas"}
 
 
 # sharing
 
 
-def held(gate: Path, note: Path) -> tuple[object, ...]:
+def held(folder: Path, name: str) -> tuple[object, ...]:
     """Return the flags of a training that notes its steps, until its gate opens, at two a second."""
-    return ("--steps", MANY, "--seconds", 0.5, "--gate", gate, "--note", note)
+    return ("--steps", MANY, "--seconds", 0.5, "--gate", folder / f"{name}.go", "--note", folder / name)
 
 
 def spec(folder: Path, name: str) -> Manifest:
     """Return a job of one to four workers."""
-    worker = trainer(
-        *held(folder / f"{name}.go", folder / name),
-        minReplicas=1,
-        maxReplicas=4,
-        resources={"requests": {"cpu": "300m", "memory": "1Gi"}},
-    )
-    del worker["replicas"]
-    return {"optimizeMode": "cluster", "replicaSpecs": {"worker": worker}}
+    worker = trainer(*held(folder, name), minReplicas=1, maxReplicas=4, resources=RESOURCES)
+    return {"optimizeMode": "cluster", "replicaSpecs": {"worker": sizeless(worker)}}
 
 
 def training(folder: Path, name: str) -> Manifest:
     """Return the same as a TrainingJob."""
-    flags = " ".join(map(str, held(folder / f"{name}.go", folder / name)))
-    trainer = {
-        "entrypoint": f"elasticjob run {STEPS} {flags}",
-        "min-instance": 1,
-        "max-instance": 4,
-        "resources": {"requests": {"cpu": "300m", "memory": "1Gi"}},
-    }
+    line = " ".join(map(str, ("elasticjob run", STEPS, *held(folder, name))))
+    trainer = {"entrypoint": line, "min-instance": 1, "max-instance": 4, "resources": RESOURCES}
     return {"image": "elasticjob/trainer:0.1.0", "fault_tolerant": True, "trainer": trainer}
-
-
-def workers(job: Job) -> int:
-    """Return how many of its workers run and are not on their way out."""
-    return sum(name.startswith("worker") for name in job.running())
 
 
 def at_work(jobs: Iterable[Job]) -> bool:
     """Whether five workers run, and those of each job train together: so each holds what was trained."""
-    found = {job: workers(job) for job in jobs}
+    found = {job: len(job.running("worker")) for job in jobs}
     worlds = {job: job.status.training.world_size for job in found if job.status.training}
     return found == worlds and min(found.values()) >= 1 and sum(found.values()) == 5
 
@@ -187,11 +146,11 @@ async def shared(site: Site, stage: Stage, folder: Path) -> list[str]:
     await site.client.create(TRAININGJOB.untyped(), manifest, site.namespace)
     await site.until(lambda: at_work(three))
     await site.apply(spec(folder, "fourth"), "fourth")
-    await site.until(lambda: workers(jobs["fourth"]) == 1)
+    await site.until(lambda: len(jobs["fourth"].running("worker")) == 1)
     await site.until(lambda: at_work(jobs.values()))
     (folder / "first.go").touch()
     await site.until(jobs["first"].has_ended("Complete"))
-    await site.until(lambda: sum(map(workers, list(jobs.values())[1:])) == 5)
+    await site.until(lambda: sum(len(jobs[name].running("worker")) for name in JOBS[1:]) == 5)
     for job in jobs.values():
         (folder / f"{job.name}.go").touch()
     for job in jobs.values():

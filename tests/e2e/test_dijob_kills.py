@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,13 @@ from lab.waiting import until
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
 
+@dataclass(frozen=True)
 class Programs:
     """A cluster with an operator and a di-server, both processes."""
 
-    def __init__(self, client: Client, operator: Process, server: Process) -> None:
-        self.client, self.operator, self.server = client, operator, server
+    client: Client
+    operator: Process
+    server: Process
 
     async def kill(self, chance: random.Random) -> None:
         """Kill one of the two without warning, and start it again."""

@@ -14,12 +14,12 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase
 from elasticjob.kube.errors import Invalid
 from elasticjob.kube.objects.kinds import Manifest
 from lab.clusters.webhooks import heeded
-from lab.jobs.job import Stage, local, role, submitted, worker
+from lab.jobs.job import Stage, role, submitted
 from lab.jobs.site import Site
+from lab.jobs.whole import WAITS, local
 
 pytestmark = [pytest.mark.story, pytest.mark.asyncio(loop_scope="module")]
 
-WAITS = "import signal; signal.sigwait({signal.SIGTERM})"
 FAILS = "raise ValueError('no data')"
 EATS = "import os, signal; food = b'x' * (60 << 20); "
 HUNGRY = EATS + "signal.pause()"
@@ -39,7 +39,7 @@ async def test_an_image_that_cannot_start_is_named_and_the_corrected_job_runs(si
     assert job.born.keys() == {"worker-0"}
     await site.client.delete(ELASTICJOB, "digits", site.namespace)
     await site.until(lambda: not site.pods() and not site.operator.cache(ELASTICJOB).list(site.namespace))
-    await site.apply(local(worker("print('hello')")))
+    await site.apply(local(replicas=1, program="print('hello')"))
     await site.until(job.has_ended("Complete"))
 
 
@@ -58,7 +58,7 @@ async def test_a_command_that_does_not_exist_fails_the_job_by_its_name(site: Sit
 
 
 async def test_a_program_that_fails_at_once_is_restarted_as_often_as_allowed(site: Site) -> None:
-    job = await submitted(site, local(worker(FAILS, restartCount=2)))
+    job = await submitted(site, local(replicas=1, program=FAILS, restartCount=2))
     await site.until(job.has_ended("Failed"))
     _, reason, message = job.condition("Failed")
     assert reason == "RestartsSpent"
@@ -88,8 +88,8 @@ async def test_a_script_under_the_agent_fails_with_its_last_error(site: Site, er
 async def test_a_failed_job_leaves_ended_pods_for_their_logs(site: Site) -> None:
     kept = {"worker-0", "worker-0-1"}
     program = f"import os; os.environ['ELASTICJOB_INDEX'] == '0' and exit('no data'); {WAITS}"
-    spec = local(worker(program, 2, restartCount=1), runPolicy={"cleanPodPolicy": "Running"})
-    job = await submitted(site, spec)
+    policy = {"runPolicy": {"cleanPodPolicy": "Running"}}
+    job = await submitted(site, local(program=program, restartCount=1) | policy)
     await site.until(job.has_ended("Failed"))
     await site.until(lambda: job.pods().keys() == kept and not job.running())
 
@@ -98,8 +98,8 @@ async def test_a_failed_job_leaves_ended_pods_for_their_logs(site: Site) -> None
 
 
 async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: Site) -> None:
-    greedy = worker(HUNGRY, resources={"limits": {"memory": "48Mi"}}, restartCount=1)
-    job = await submitted(site, local(greedy, optimizeMode="manual"))
+    greedy = local(replicas=1, program=HUNGRY, memory="48Mi", restartCount=1)
+    job = await submitted(site, greedy | {"optimizeMode": "manual"})
     await site.until(job.has_ended("Failed"))
     await site.event("digits-worker-0-1 replaces digits-worker-0: OOMKilled at 48Mi")
     sentence = (
@@ -112,8 +112,7 @@ async def test_out_of_memory_is_told_with_the_limit_and_spends_the_budget(site: 
 
 
 async def test_out_of_memory_gets_twice_as_much_unless_the_user_decides(site: Site) -> None:
-    hungry = worker(HUNGRY_ONCE, resources={"limits": {"memory": "48Mi"}}, restartCount=1)
-    job = await submitted(site, local(hungry))
+    job = await submitted(site, local(replicas=1, program=HUNGRY_ONCE, memory="48Mi", restartCount=1))
     await site.until(job.has_ended("Complete"))
     await site.until(lambda: site.plans()["digits-worker-0-memory"].status.phase is PlanPhase.SUCCEEDED)
     plan = site.plans()["digits-worker-0-memory"]
@@ -131,7 +130,7 @@ async def test_out_of_memory_gets_twice_as_much_unless_the_user_decides(site: Si
 async def test_an_operator_killed_while_it_scales_up_finishes_when_it_is_back(
     site: Site, stage: Stage, moment: str
 ) -> None:
-    job = await submitted(site, local(worker(WAITS, 1, minReplicas=1, maxReplicas=6)))
+    job = await submitted(site, local(replicas=1, minReplicas=1, maxReplicas=6))
     reached: dict[str, Callable[[], object]] = {
         "asked": lambda: True,
         "planned": site.plans,
@@ -155,7 +154,7 @@ async def test_a_line_to_the_api_server_that_breaks_again_and_again_loses_nothin
     site: Site, stage: Stage
 ) -> None:
     assert stage.line.cut() > 0
-    job = await submitted(site, local(worker(WAITS, 1, minReplicas=1, maxReplicas=6)))
+    job = await submitted(site, local(replicas=1, minReplicas=1, maxReplicas=6))
     stage.line.cut()
     await site.until(lambda: job.running() == {"worker-0"})
     stage.line.cut()
@@ -190,7 +189,7 @@ CHANGES: list[Refused] = [
 
 
 async def test_plans_and_changes_that_cannot_be_are_refused_and_change_nothing(site: Site) -> None:
-    job = await submitted(site, local(worker(WAITS, minReplicas=1, maxReplicas=3)))
+    job = await submitted(site, local(replicas=1, minReplicas=1, maxReplicas=3))
     await site.until(lambda: job.status.workers == "1/1")
     before = site.job().spec
     for asked, field, advice in PLANS:

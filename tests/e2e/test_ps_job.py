@@ -52,12 +52,7 @@ async def test_a_job_with_servers_lives_through_every_change(site: Site, tmp_pat
 
     async def has(servers: set[str], workers: int = 2) -> None:
         """Wait for exactly these servers, so many workers, and what they do then."""
-        await site.until(
-            lambda: (
-                {name for name in job.running() if name.startswith("ps-")} == servers
-                and len([name for name in job.running() if name.startswith("worker-")]) == workers
-            )
-        )
+        await site.until(lambda: job.running("ps") == servers and len(job.running("worker")) == workers)
         await training.goes_on()
 
     job = await submitted(site, spec(tmp_path))

@@ -21,11 +21,15 @@ def refusals(given: Manifest) -> list[str]:
     declaration = KINDS[given["kind"]]
     if given["apiVersion"] != declaration.kind.api_version:
         return [f"apiVersion {given['apiVersion']}"]
-    schema, rules = _schema(given["kind"])
     whole = deepcopy({name: value for name, value in given.items() if name != "metadata"})
+    return by_definition(whole) or [str(problem) for problem in problems(given)]
+
+
+def by_definition(whole: Manifest) -> list[str]:
+    """Return what the definition of its kind, and the rules in that, say of an object, which is pruned."""
+    schema, rules = _schema(whole["kind"])
     found = [f"unknown field {path}" for path in prune(whole, schema)]
-    found += [str(cause) for cause in (*validate(whole, schema), *broken_rules(rules, whole, None))]
-    return found or [str(problem) for problem in problems(given)]
+    return found + [str(cause) for cause in (*validate(whole, schema), *broken_rules(rules, whole, None))]
 
 
 @cache

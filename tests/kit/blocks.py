@@ -19,21 +19,17 @@ from typing import Any, Final
 import typer
 import yaml
 
-from elasticjob.api.crds import DECLARATIONS, manifest
 from elasticjob.api.v1alpha1.checks import elasticjob as jobs
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.older import todays_job
 from elasticjob.cli.main import application
-from elasticjob.devcluster.server.schema.evaluation import broken_rules, rules_of
-from elasticjob.devcluster.server.schema.pruning import prune
-from elasticjob.devcluster.server.schema.validation import validate
 from elasticjob.kube.objects.kinds import Manifest
+from tests.kit.admitted import KINDS, by_definition
 
 ROOT: Final = Path(__file__).parents[2]
 FENCE: Final = re.compile(r"^([ ]*)```(\w*)[^\n]*\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 TEMPLATE: Final = "{spec: {containers: [{name: main, image: i, command: [train]}]}}"
 """What `{…}` stands for in a manifest."""
-KINDS: Final = {one.kind.name: one for one in DECLARATIONS}
 OTHERS: Final = frozenset(
     {"amtool", "apt-get", "argocd", "base64", "bash", "cat", "cd", "cp", "ctr", "curl", "docker", "echo"}
     | {"export", "git", "grep", "head", "jq", "kill", "kustomize", "mkdir", "nft", "openssl", "oras"}
@@ -130,11 +126,7 @@ def _object_problems(given: Manifest) -> list[str]:
         return []
     whole = {"apiVersion": declaration.kind.api_version, **given}
     metadata = {"name": "page", "namespace": "page", **whole.pop("metadata", {})}
-    schema = _schema(declaration.kind.name)
-    found = [f"unknown field {path}" for path in prune(whole, schema)]
-    found += [
-        str(cause) for cause in (*validate(whole, schema), *broken_rules(rules_of(schema), whole, None))
-    ]
+    found = by_definition(whole)
     if found or declaration.kind is not ELASTICJOB:
         return found
     spec = dict(todays_job(whole["spec"]))
@@ -150,11 +142,6 @@ def _around(pod: Manifest) -> Manifest:
     """Return the spec of a job whose workers have this pod spec; a page may leave out images."""
     containers = [{"image": "i", "command": ["train"], **each} for each in pod["containers"]]
     return {"replicaSpecs": {"worker": {"template": {"spec": {**pod, "containers": containers}}}}}
-
-
-@cache
-def _schema(kind: str) -> Any:
-    return manifest(KINDS[kind])["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
 def shell_problems(text: str) -> list[str]:

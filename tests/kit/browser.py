@@ -31,31 +31,6 @@ QUIET: Final = (
 )
 
 
-async def dom(url: str, folder: Path, picture: Path | None = None, height: int = 1900) -> str:
-    """Return the page at a URL as HTML, after its scripts have run for some seconds; with its picture."""
-    program = shutil.which("chromium") or lacking("chromium")
-    wanted = ["--dump-dom", "--virtual-time-budget=3000", f"--user-data-dir={folder / 'browser'}"]
-    if picture:
-        wanted += [f"--screenshot={picture}", f"--window-size=1160,{height}"]
-    process = await asyncio.create_subprocess_exec(
-        program,
-        *QUIET,
-        *wanted,
-        url,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={"HOME": str(folder), "PATH": "/usr/bin:/bin"},
-    )
-    try:
-        async with asyncio.timeout(PATIENCE):
-            told, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return told.decode()
-
-
 class Tab:
     """A page in a browser that goes on: what is in it now, and what its scripts have complained about."""
 
@@ -101,18 +76,14 @@ class Tab:
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
-    async def text(self) -> str:
-        """Return all text that is shown."""
-        return str(await self.run("document.body?.innerText ?? ''"))
-
-    async def shows(self, *wanted: str) -> None:
-        """Wait until all of these are in the page's text."""
+    async def shows(self, *wanted: str, of: str = "innerText") -> None:
+        """Wait until all of these are in the page's text, or in its `innerHTML`."""
 
         found = ""
 
         async def is_there() -> bool:
             nonlocal found
-            found = await self.text()
+            found = str(await self.run(f"document.body?.{of} ?? ''"))
             return all(each in found for each in wanted)
 
         try:

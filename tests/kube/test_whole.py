@@ -8,8 +8,9 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import reference
 from elasticjob.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT
+from lab.running import running
 from tests.kit.kube.stub import until
-from tests.kit.traps.operators import operator_of, running
+from tests.kit.traps.operators import operator_of
 
 
 async def test_errors_are_the_same_everywhere(client: Client, namespace: str) -> None:

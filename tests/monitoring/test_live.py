@@ -36,8 +36,9 @@ from lab import programs
 from lab.build.manifests import DIJOB as MANIFEST
 from lab.build.manifests import changed
 from lab.clusters.namespaces import new_namespace
-from lab.jobs.job import TRAINS, Job, Stage, local, role, staged, trainer
+from lab.jobs.job import TRAINS, Job, Stage, role, staged, trainer
 from lab.jobs.site import Site
+from lab.jobs.whole import local
 from lab.processes import Process
 from lab.waiting import until
 from tests.kit.monitoring.rig import Rig, monitoring, rules

@@ -7,7 +7,6 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
 
 import aiohttp
 import pytest
@@ -16,9 +15,9 @@ from elasticjob import __version__
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.dijobs import Caller
-from lab.clusters.installed.helm import CHART, helm, program
-from lab.clusters.installed.site import READY, SYSTEM, Site
-from lab.clusters.installed.stage import RESTRICTED, UNPRIVILEGED, shared_claim
+from lab.clusters.installed.helm import program
+from lab.clusters.installed.installation import READY, SYSTEM, Installation
+from lab.clusters.installed.stage import RESTRICTED, UNPRIVILEGED, furniture
 from lab.clusters.node.node import Node
 from lab.jobs.dijob.client import PYTHON, Story, copy_example, example
 
@@ -28,37 +27,18 @@ pytestmark = [
     pytest.mark.skipif(not PYTHON.exists(), reason="no DI-engine: hack/di-engine .venv installs it"),
 ]
 
-SERVER: Final = "deployment/elasticjob-di-server"
-
 
 @pytest.fixture
-async def url(site: Site) -> AsyncIterator[str]:
+async def url(node: Installation) -> AsyncIterator[str]:
     """Where di-server is, installed with Helm beside the operator, with tokens; restarted meanwhile."""
-    if not isinstance(site.node, Node) or not program():
+    if not isinstance(node.machine, Node) or not program():
         pytest.skip("needs hack/node and Helm")
     about = {"name": "di-server", "namespace": SYSTEM}
-    key = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": about,
-        "stringData": {"key": secrets.token_hex()},
-    }
-    await site.kubectl.apply(key)
-    old = await site.kubectl.names("pods", SYSTEM)
-    values = ("--set", "diServer.enabled=true,diServer.secret=di-server")
-    upgrade = ("upgrade", "elasticjob", str(CHART), "-n", SYSTEM, *values)
-    await asyncio.to_thread(helm, *upgrade, kubeconfig=site.kubectl.kubeconfig)
-    try:
-        for each in (SERVER, "deployment/elasticjob-operator"):
-            await site.kubectl("-n", SYSTEM, "rollout", "status", each, READY)
-        # an operator that still leads would tell pods of another di-server
-        await site.kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
-        path = "jsonpath={.spec.clusterIP}"
-        address = await site.kubectl("-n", SYSTEM, "get", "service", "elasticjob-di-server", "-o", path)
-        yield f"http://{address}:8080"
-    finally:
-        await asyncio.to_thread(site.install)
-        await site.kubectl("-n", SYSTEM, "delete", "secret/di-server", "--ignore-not-found", READY)
+    key = {"apiVersion": "v1", "kind": "Secret", "metadata": about}
+    await node.kubectl.apply({**key, "stringData": {"key": secrets.token_hex()}})
+    async with node.beside("di-server", "diServer.enabled=true", "diServer.secret=di-server") as host:
+        yield f"http://{host}:8080"
+    await node.kubectl("-n", SYSTEM, "delete", "secret/di-server", "--ignore-not-found", READY)
 
 
 def of_the_trainer_image(volume: Path) -> Manifest:
@@ -91,15 +71,15 @@ def of_the_trainer_image(volume: Path) -> Manifest:
 
 
 async def test_a_job_trains_loses_a_collector_is_scaled_and_finishes(
-    site: Site, admin: Client, home: str, volume: Path, url: str
+    node: Installation, admin: Client, home: str, volume: Path, url: str
 ) -> None:
     program = "import os; print(os.environ['DI_SERVER_TOKEN'], end='')"
 
     async def token() -> str:
         words = ("exec", "cartpole-coordinator", "--", "python3", "-c", program)
-        return await site.kubectl("-n", home, *words)
+        return await node.kubectl("-n", home, *words)
 
-    await site.kubectl.apply(shared_claim(home))
+    await node.kubectl.apply(*furniture(home))
     job = await asyncio.to_thread(of_the_trainer_image, volume)
     async with aiohttp.ClientSession() as session:
         await Story(admin, home, volume / "work").tell(job, Caller(session, url, home), token)

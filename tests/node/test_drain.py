@@ -6,132 +6,97 @@ there is one machine, as with kind, the worker of rank 0 alone is drained, and c
 
 from __future__ import annotations
 
-import asyncio
-import json
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from elasticjob import __version__
-from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import load
-from elasticjob.cli.story.seen import Seen
-from elasticjob.cli.story.steps import gaps, lost
-from elasticjob.cli.story.watched import INDEX, NAME, ROLE, JobView
+from elasticjob.cli.story.watched import INDEX, NAME, ROLE
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.objects.views import POD
 from lab.clusters.images import images
-from lab.clusters.installed.site import READY, Site
-from lab.clusters.installed.stage import OnNode, in_namespace
-from lab.clusters.installed.timeline import Row, longest
+from lab.clusters.installed.installation import READY, Installation
+from lab.clusters.installed.stage import Followed, followed, in_namespace
 from lab.clusters.node.node import Node
-from lab.waiting import PATIENCE
+from lab.jobs.site import Site
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
-def second(site: Site) -> Iterator[str]:
+def second(node: Installation) -> Iterator[str]:
     """Another machine in the cluster."""
-    if not isinstance(site.node, Node):
+    if not isinstance(node.machine, Node):
         pytest.skip("kind has one machine")
-    yield site.node.add([site.loaded[name, __version__] for name in images.PRODUCTS], site.store)
-    assert site.node.remove() == []
-
-
-@dataclass
-class Drain:
-    """A job on the node, drains, and what they cost."""
-
-    site: Site
-    watched: JobView
-    stage: OnNode
-
-    async def begin(self) -> None:
-        """Apply the job, and wait until two workers train."""
-        await self.stage.apply()
-        await self.train(2)
-
-    async def train(self, world: int) -> None:
-        """Wait until the first of so many workers train, and have made some steps."""
-        places = {f"worker-{index}" for index in range(world)}
-        await seen(self.watched, lambda now: now.world == world and (world == 1 or stays(now) == places))
-        after = self.watched.seen.step
-        await seen(self.watched, lambda now: now.step > after + 20)
-
-    async def drain(self, machine: str, *words: str) -> None:
-        """Drain a machine, and note how long it took."""
-        began, step = time.time(), self.watched.seen.step
-        await self.site.kubectl("drain", machine, READY, *words)
-        did = f"kubectl drain {machine}, from step {step} to {self.watched.seen.step}"
-        during = (each for each in self.watched.steps if each.at >= began)
-        self.site.rows.append(Row(0.0, "drain", did, time.time() - began, longest=longest(during)))
-
-    async def cost_nothing(self) -> None:
-        """Assert that each step was made once, and no restart was counted."""
-        namespace = self.stage.example.key.namespace
-        told = await self.site.kubectl("-n", namespace, "get", self.stage.resource, "-o", "json")
-        assert gaps(self.watched.steps) == ()
-        assert lost(self.watched.steps) == 0
-        assert json.loads(told)["status"].get("restarts", 0) == 0
+    yield node.machine.add([node.loaded[name, __version__] for name in images.PRODUCTS], node.store)
+    assert node.machine.remove() == []
 
 
 @pytest.fixture
-async def play(site: Site, admin: Client, home: str, volume: Path) -> AsyncIterator[Drain]:
+async def play(node: Installation, admin: Client, home: str, volume: Path) -> AsyncIterator[Followed]:
     """The demo's job, which trains for longer than the test."""
-    example = in_namespace(load(), home).recording(Path("/checkpoints/steps.jsonl"))
-    async with following(admin, example.key, volume / "steps.jsonl") as watched:
-        yield Drain(site, watched, OnNode(site.kubectl, example, lambda: watched.seen))
+    async with followed(node, admin, in_namespace(load(), home), volume, "drain") as found:
+        yield found
 
 
-async def test_a_drained_machine_costs_no_step_and_no_restart(site: Site, second: str, play: Drain) -> None:
-    first = site.node.place.node if isinstance(site.node, Node) else ""
-    kubectl, job = site.kubectl, f"{NAME}={play.stage.example.key.name}"
-    await kubectl("cordon", first)
+async def train(play: Followed, world: int) -> None:
+    """Wait until the first of so many workers train, and have made some steps."""
+    places = {f"worker-{index}" for index in range(world)}
+    await play.sees(lambda now: world == 1 or {pod.place for pod in now.workers} == places)
+    await play.trains(world)
+
+
+async def drain(play: Followed, machine: str, *words: str) -> None:
+    async with play.noted(f"kubectl drain {machine}"):
+        await play.node.kubectl("drain", machine, READY, *words)
+
+
+def assert_it_cost_nothing(play: Followed, site: Site) -> None:
+    """No step was lost, and no restart was counted."""
+    play.assert_nothing_lost()
+    assert not site.job().status.restarts
+
+
+async def test_a_drained_machine_costs_no_step_and_no_restart(
+    node: Installation, site: Site, second: str, play: Followed
+) -> None:
+    first = node.machine.place.node if isinstance(node.machine, Node) else ""
+    await node.kubectl("cordon", first)
     try:
-        await play.begin()
-        assert await machines_of(play, job) == {second}
+        await play.stage.apply()
+        await train(play, 2)
+        assert await machines_of(site, NAME) == {second}
     finally:
-        await kubectl("uncordon", first)
-    await play.drain(second, "--ignore-daemonsets", "--delete-emptydir-data")
-    await play.train(2)
-    assert await machines_of(play, job) == {first}
-    await kubectl("uncordon", second)
-    await play.train(2)
-    await play.cost_nothing()
+        await node.kubectl("uncordon", first)
+    await drain(play, second, "--ignore-daemonsets", "--delete-emptydir-data")
+    await train(play, 2)
+    assert await machines_of(site, NAME) == {first}
+    await node.kubectl("uncordon", second)
+    await train(play, 2)
+    assert_it_cost_nothing(play, site)
 
 
-async def test_a_drained_worker_costs_no_step_and_no_restart(site: Site, play: Drain) -> None:
-    if isinstance(site.node, Node):
+async def test_a_drained_worker_costs_no_step_and_no_restart(
+    node: Installation, site: Site, play: Followed
+) -> None:
+    if isinstance(node.machine, Node):
         pytest.skip("whole machines are drained here")
-    await play.begin()
-    rank_zero = f"{NAME}={play.stage.example.key.name},{ROLE}=worker,{INDEX}=0"
-    (machine,) = await machines_of(play, rank_zero)
+    await play.stage.apply()
+    await train(play, 2)
+    rank_zero = f"{NAME}=digits,{ROLE}=worker,{INDEX}=0"
+    (machine,) = await machines_of(site, rank_zero)
     try:
-        await play.drain(machine, f"--pod-selector={rank_zero}")
-        await play.train(1)
+        await drain(play, machine, f"--pod-selector={rank_zero}")
+        await train(play, 1)
     finally:
-        await site.kubectl("uncordon", machine)
-    await play.train(2)
-    await play.cost_nothing()
+        await node.kubectl("uncordon", machine)
+    await train(play, 2)
+    assert_it_cost_nothing(play, site)
 
 
-async def seen(watched: JobView, true: Callable[[Seen], bool]) -> None:
-    """Wait until something is true of the job."""
-    async with asyncio.timeout(2 * PATIENCE):
-        while not true(watched.seen):
-            await watched.change()
-
-
-def stays(now: Seen) -> set[str]:
-    """Return the places of the workers that stay."""
-    return {pod.place for pod in now.workers}
-
-
-async def machines_of(play: Drain, selector: str) -> set[str]:
+async def machines_of(site: Site, selector: str) -> set[str]:
     """Return the machines of pods that have not ended."""
-    namespace, path = play.stage.example.key.namespace, "jsonpath={.items[*].spec.nodeName}"
-    words = ("-l", selector, "--field-selector=status.phase=Running", "-o", path)
-    return {*(await play.site.kubectl("-n", namespace, "get", "pods", *words)).split()}
+    pods = await site.client.list(POD, site.namespace, labels=selector, fields="status.phase=Running")
+    return {pod.spec.node_name for pod in pods}

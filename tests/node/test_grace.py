@@ -14,17 +14,17 @@ from typing import Any, Final
 import pytest
 
 from elasticjob import __version__
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.cli.story.watched import INDEX, NAME, ROLE
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from lab.clusters.installed.site import READY, Site
-from lab.clusters.installed.stage import restricted, shared_claim
+from lab.clusters.installed.installation import READY, Installation
+from lab.clusters.installed.stage import furniture, role
 from lab.clusters.node.node import Node
 from lab.clusters.plane import queues
 from lab.clusters.plane.kueue import Kueue, why_missing
 from lab.jobs.grace import SCRIPT, Life, after_saves, last_save, trained
+from lab.jobs.site import Site
 from lab.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.grace, pytest.mark.timeout(3600)]
@@ -32,6 +32,8 @@ SAVE: Final = 28
 GRACE: Final = 60
 SHORT: Final = 10
 FOLDER: Final = "/checkpoints"
+TRAINER: Final = f"elasticjob/trainer:{__version__}"
+SIZES: Final = {"replicas": 2, "minReplicas": 1, "maxReplicas": 2, "restartCount": 9}
 OTHER: Final = "graceful-worker-1"
 JOB: Final = "elasticjob/graceful"
 MERGE: Final = ("patch", JOB, "--type=merge", "-p")
@@ -43,14 +45,14 @@ QUOTA: Final = {"cpu": "300m", "memory": "1Gi"}
 class Play:
     """A job that saves when it is asked to leave, and what came of each way."""
 
+    node: Installation
     site: Site
-    namespace: str
     folder: Path
     grace: int
     table: list[tuple[str, ...]] = field(default_factory=list)
 
     async def kubectl(self, *words: str) -> str:
-        return await self.site.kubectl("-n", self.namespace, *words)
+        return await self.node.kubectl("-n", self.site.namespace, *words)
 
     async def leave(
         self, way: str, size: int, act: Callable[[], Awaitable[Any]], more: float = PATIENCE / 3
@@ -71,28 +73,16 @@ class Play:
         return "\n".join(told)
 
 
-def a_job(namespace: str, grace: int, **labels: str) -> Manifest:
-    """Return a job of two workers, which become one where that is asked for."""
-    main = {
-        "image": f"elasticjob/trainer:{__version__}",
-        "command": ["elasticjob", "run", f"{FOLDER}/{SCRIPT.name}", FOLDER, "--save", str(SAVE)],
-        "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
-        "resources": {"requests": {"cpu": "100m"}},
-        "volumeMounts": [{"name": "shared", "mountPath": FOLDER}],
-    }
-    claim = {"name": "shared", "persistentVolumeClaim": {"claimName": "digits-checkpoints"}}
-    pod = {**restricted(main, claim), "terminationGracePeriodSeconds": grace}
-    worker = {"replicas": 2, "minReplicas": 1, "maxReplicas": 2, "restartCount": 9, "template": {"spec": pod}}
-    about = {"name": "graceful", "namespace": namespace, "labels": labels}
+async def played(node: Installation, site: Site, folder: Path, grace: int, **labels: str) -> Play:
+    """Apply a job of two workers, which become one where that is asked for; it is in a queue by a label."""
+    command = ["elasticjob", "run", f"/code/{SCRIPT.name}", FOLDER, "--save", str(SAVE)]
+    resources = {"requests": {"cpu": "100m"}}
+    worker = role(TRAINER, command, FOLDER, resources, **SIZES)
+    worker["template"]["spec"]["terminationGracePeriodSeconds"] = grace
+    await node.kubectl.apply(*furniture(site.namespace, SCRIPT))
     spec = {"replicaSpecs": {"worker": worker}, "suspend": bool(labels)}
-    return {"apiVersion": ELASTICJOB.api_version, "kind": ELASTICJOB.name, "metadata": about, "spec": spec}
-
-
-async def played(site: Site, namespace: str, folder: Path, grace: int, **labels: str) -> Play:
-    """Apply the job, its script on the volume that its pods share."""
-    (folder / SCRIPT.name).write_text(SCRIPT.read_text())
-    await site.kubectl.apply(shared_claim(namespace), a_job(namespace, grace, **labels))
-    return Play(site, namespace, folder, grace)
+    await site.apply(spec, "graceful", {"labels": labels})
+    return Play(node, site, folder, grace)
 
 
 def told(play: Play) -> str:
@@ -107,20 +97,20 @@ def assert_saved(play: Play) -> None:
     assert [row for row in play.table if ", saved after" not in row[-1]] == [], told(play)
 
 
-async def test_each_way_to_leave_waits_for_the_save(site: Site, home: str, volume: Path) -> None:
-    play = await played(site, home, volume, GRACE)
+async def test_each_way_to_leave_waits_for_the_save(node: Installation, site: Site, volume: Path) -> None:
+    play = await played(node, site, volume, GRACE)
     kubectl = play.kubectl
-    machine = await site.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
+    machine = await node.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
 
     async def drain() -> None:
         chosen = f"{NAME}=graceful,{ROLE}=worker,{INDEX}=0"
-        await site.kubectl("drain", machine, "--pod-selector", chosen, READY)
+        await node.kubectl("drain", machine, "--pod-selector", chosen, READY)
 
     try:
         await play.leave("deletion", 2, lambda: kubectl("delete", "pod", OTHER, "--wait=false"))
         await play.leave("drain", 2, drain)
     finally:
-        await site.kubectl("uncordon", machine)
+        await node.kubectl("uncordon", machine)
     await play.leave("suspend", 2, lambda: kubectl(*MERGE, '{"spec": {"suspend": true}}'))
     await kubectl(*MERGE, '{"spec": {"suspend": false}}')
     both = await trained(volume, 2)
@@ -130,8 +120,8 @@ async def test_each_way_to_leave_waits_for_the_save(site: Site, home: str, volum
     assert_saved(play)
 
 
-async def test_a_grace_that_is_too_short_is_told(site: Site, home: str, volume: Path) -> None:
-    play = await played(site, home, volume, SHORT)
+async def test_a_grace_that_is_too_short_is_told(node: Installation, site: Site, volume: Path) -> None:
+    play = await played(node, site, volume, SHORT)
     delete = ("delete", "pod", OTHER, "--wait=false")
     found = await play.leave("deletion", 2, lambda: play.kubectl(*delete), more=SAVE)
     assert not any(life.saved for life in found)
@@ -145,42 +135,38 @@ async def test_a_grace_that_is_too_short_is_told(site: Site, home: str, volume: 
 
 @pytest.mark.skipif(bool(why_missing()), reason=why_missing())
 async def test_a_preemption_waits_for_the_save(
-    site: Site, admin: Client, home: str, volume: Path, tmp_path: Path
+    node: Installation, site: Site, admin: Client, home: str, volume: Path, tmp_path: Path
 ) -> None:
-    if not isinstance(site.node, Node):
+    if not isinstance(node.machine, Node):
         pytest.skip("Kueue is started beside the node's own control plane")
-    with Kueue(site.node.plane, tmp_path) as kueue:
-        made = preempting(home)
-        for kind, manifest, _ in made:
-            await admin.create(kind, manifest)
-        play = await played(site, home, volume, GRACE, **{QUEUE_NAME: "ours"})
-        path = 'jsonpath={.status.conditions[?(@.type=="Admitted")].status}'
+    with Kueue(node.machine.plane, tmp_path) as kueue:
+        async with queues.set_up(admin, *preempting(home), namespace=home):
+            play = await played(node, site, volume, GRACE, **{QUEUE_NAME: "ours"})
 
-        async def known() -> bool:
-            """Whether the operator knows of Kueue; a suspended job is not looked at when it learns of it."""
-            await play.kubectl("annotate", JOB, f"looked={time.time()}", "--overwrite")
-            return await play.kubectl("get", JOB, "-o", path) == "False"
+            async def known() -> bool:
+                """Whether the operator knows of Kueue; that alone has it look at no suspended job."""
+                await play.kubectl("annotate", JOB, f"looked={time.time()}", "--overwrite")
+                return site.condition("Admitted", "graceful")[0] == "False"
 
-        await until(known, "the job is in a queue")
-        await play.kubectl(*MERGE, '{"spec": {"suspend": false}}')
-        await play.leave("preemption", 2, lambda: admin.create(queues.WORKLOAD, rival(home)))
-        await play.kubectl("delete", "elasticjob", "--all", READY)
-        await play.kubectl("wait", "--for=delete", READY, "pods", "--all")
-        site.seen = len(site.node.audit())  # the role of its master went before its pod
-        for kind, manifest, namespace in reversed(made):
-            await admin.delete(kind, manifest["metadata"]["name"], namespace)
+            await site.until(lambda: site.job("graceful"))
+            await until(known, "the job is in a queue")
+            await play.kubectl(*MERGE, '{"spec": {"suspend": false}}')
+            await play.leave("preemption", 2, lambda: admin.create(queues.WORKLOAD, rival(home)))
+            await play.kubectl("delete", "elasticjob", "--all", READY)
+            await play.kubectl("wait", "--for=delete", READY, "pods", "--all")
+            node.seen = len(node.machine.audit())  # the role of its master went before its pod
         kueue.unregister()
     print(told(play))
     assert_saved(play)
 
 
-def preempting(home: str) -> list[tuple[Kind[Manifest], Manifest, str]]:
+def preempting(home: str) -> list[tuple[Kind[Manifest], Manifest]]:
     """Return a queue that has room for one job, and takes it back for one of higher priority."""
     quota = queues.cluster_queue(home, QUOTA, flavor=home)
     return [
-        (queues.RESOURCE_FLAVOR, queues.flavor(home), ""),
-        (queues.CLUSTER_QUEUE, quota, ""),
-        (queues.LOCAL_QUEUE, queues.local_queue("ours", home, home), home),
+        (queues.RESOURCE_FLAVOR, queues.flavor(home)),
+        (queues.CLUSTER_QUEUE, quota),
+        (queues.LOCAL_QUEUE, queues.local_queue("ours", home, home)),
     ]
 
 

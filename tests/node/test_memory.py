@@ -14,17 +14,19 @@ from elasticjob import __version__
 from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.sizes.role import Role
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import EVENT
 from elasticjob.sizing.demand import Demand
 from elasticjob.sizing.facts import Pace
 from elasticjob.sizing.rules.memory import propose
 from lab.build.sizing import NOW, asked
+from lab.clusters.installed.installation import Installation
 from lab.clusters.installed.kubectl import CommandFailed
-from lab.clusters.installed.site import READY, Site
 from lab.clusters.installed.stage import restricted
 from lab.clusters.installed.timeline import Row
+from lab.jobs.job import Job, submitted
+from lab.jobs.site import Site
 from lab.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
@@ -60,24 +62,18 @@ MEALS: Final = (
 
 @pytest.mark.parametrize("meal", MEALS, ids=[meal.who for meal in MEALS])
 async def test_a_container_out_of_memory_comes_back_with_twice_as_much(
-    site: Site, home: str, meal: Meal
+    node: Installation, site: Site, meal: Meal
 ) -> None:
-    began = time.time()
-    await site.kubectl.apply(hungry(home, meal))
-    await site.kubectl("-n", home, "wait", "--for=condition=Complete", "elasticjob/hungry", READY)
-    took = time.time() - began
-    site.rows.append(Row(0.0, f"OOM-kill of {meal.who}", f"it needs more than {meal.limit}", took))
-    plans = await listed(site, home, "scaleplans")
-    pods = {pod["metadata"]["name"]: pod for pod in await listed(site, home, "pods")}
-    message = f"hungry-worker-0 was OOMKilled at {meal.limit}: worker gets {meal.doubled}"
-    assert [plan["spec"]["reason"] for plan in plans] == [message]
-    limits = pods["hungry-worker-0-1"]["spec"]["containers"][0]["resources"]["limits"]
-    assert limits == {"memory": meal.doubled}
-    job = json.loads(await site.kubectl("-n", home, "get", "elasticjob", "hungry", "-o", "json"))
-    assert job["status"]["restarts"] == 1
-    events = await listed(site, home, "events")
-    (relaunch,) = (each["message"] for each in events if each["reason"] == "NodeRelaunched")
-    begins = f"hungry-worker-0-1 replaces hungry-worker-0: OOMKilled at {meal.limit}"
+    with node.timed(f"OOM-kill of {meal.who}", f"it needs more than {meal.limit}"):
+        job = await submitted(site, hungry(meal))
+        await site.until(job.has_ended("Complete"))
+    message = f"digits-worker-0 was OOMKilled at {meal.limit}: worker gets {meal.doubled}"
+    assert [plan.spec.reason for plan in site.plans().values()] == [message]
+    assert job.pods()["worker-0-1"].spec.containers[0].resources.limits == {"memory": meal.doubled}
+    assert job.status.restarts == 1
+    events = await site.client.list(EVENT, site.namespace)
+    (relaunch,) = (each.message for each in events if each.reason == "NodeRelaunched")
+    begins = f"digits-worker-0-1 replaces digits-worker-0: OOMKilled at {meal.limit}"
     by_agent = f"{begins}: worker 0 was out of memory and killed by the kernel: its pod used "
     assert relaunch.startswith(by_agent if meal.agent and cgroup_v1() else begins)
 
@@ -98,7 +94,7 @@ while not os.path.exists("/tmp/done"):
 HOLDING: Final = Meal(
     "", "AllreduceStrategy", ("elasticjob", "run", "--no-python", "python3", "-c", HOLDS), "1Gi", "", True
 )
-POD: Final = "hungry-worker-0"
+WORKER: Final = "digits-worker-0"
 SLACK: Final = 32 << 20
 """Bytes: the kubelet's numbers are some seconds old, and there are programs that the test starts there."""
 ASKS: Final = """
@@ -150,78 +146,157 @@ class Reading:
         return ", ".join((*words, f"{kills} kills"))
 
 
-async def test_an_agent_reports_the_working_set_of_its_container(site: Site, home: str) -> None:
+@dataclass(frozen=True)
+class Play:
+    """A job of one worker that holds its memory, and what is told of it."""
+
+    node: Installation
+    site: Site
+    job: Job
+
+    async def run(self, program: str) -> str:
+        """Run a program in the worker's container."""
+        words = ("exec", WORKER, "--", "python3", "-c", program)
+        return await self.node.kubectl("-n", self.site.namespace, *words)
+
+    def note(self, event: str, did: str, since: float | None = None) -> None:
+        took = time.time() - since if since else 0.0
+        self.node.rows.append(Row(0.0, event, did, took))
+
+    async def plan(self, name: str, memory: str, end: PlanPhase = PlanPhase.SUCCEEDED) -> None:
+        """Have a plan give workers so much memory."""
+        asked = {"worker": {"resource": {"memory": memory}}}
+        await self.site.plan(name, end, replicaResourceSpecs=asked)
+
+    async def let_go(self) -> None:
+        """Have the worker end, so that the job is complete."""
+        await self.run("open('/tmp/done', 'w')")
+        await self.site.until(self.job.has_ended("Complete"))
+
+    async def has_limit(self, memory: str) -> bool:
+        """Whether the cgroup of the worker's container has a limit."""
+        found = await self.reading()
+        return found is not None and found.cgroup["limit"] == Bytes.parse(memory).value
+
+    async def identity(self) -> tuple[str, int, int | None, list[str]]:
+        """Return what changes when anything begins anew: the pod, its container, the node, the worker."""
+        pod = self.site.pods()[WORKER]
+        log = await self.node.kubectl("-n", self.site.namespace, "logs", WORKER)
+        began = [line for line in log.splitlines() if "holds " in line]
+        restarts = sum(each.restart_count for each in pod.status.container_statuses)
+        return pod.metadata.uid, restarts, self.job.status.restarts, began
+
+    async def holds(self) -> Reading:
+        """Wait until the worker has what it holds, and all tell the same of it."""
+        found: Reading | None = None
+
+        async def agree() -> bool:
+            nonlocal found
+            found = await self.reading()
+            return found is not None and (found.agent.get("memory") or 0) > 230 << 20 and found.agrees
+
+        try:
+            await until(agree, "agent, kubelet and cgroup agree")
+        except AssertionError as error:
+            error.add_note(str(found))
+            raise
+        assert found is not None
+        return found
+
+    async def read(self) -> Reading:
+        """Return the numbers of the worker's memory."""
+        found = await self.reading()
+        assert found is not None
+        return found
+
+    async def reading(self) -> Reading | None:
+        """Return the numbers of the worker's memory, None before there are any."""
+        pods = self.site.pods()
+        machine = pods[WORKER].spec.node_name if WORKER in pods else ""
+        usage = await self.usage() if machine else None
+        if usage is None:
+            return None
+        summary = await self.raw(f"/api/v1/nodes/{machine}/proxy/stats/summary")
+        by_kubelet = (
+            container.get("memory", {}).get("workingSetBytes")
+            for each in summary["pods"]
+            if (each["podRef"]["namespace"], each["podRef"]["name"]) == (self.site.namespace, WORKER)
+            for container in each.get("containers", ())
+            if container["name"] == "main"
+        )
+        return Reading(json.loads(await self.run(ASKS)), usage, next(by_kubelet, None))
+
+    async def usage(self) -> dict[str, Any] | None:
+        """Return what the master has of the job's only node, None before its first report."""
+        master = next((name for name in self.job.pods() if name.startswith("master-")), None)
+        try:
+            pods = f"/api/v1/namespaces/{self.site.namespace}/pods"
+            status = await self.raw(f"{pods}/digits-{master}:{MASTER_PORT}/proxy/status")
+        except CommandFailed:  # it only starts
+            return None
+        usages: list[dict[str, Any]] = [each["usage"] for each in status["nodes"] if each["usage"]]
+        return usages[0] if usages else None
+
+    async def raw(self, path: str) -> dict[str, Any]:
+        """GET a path of the API server."""
+        return dict(json.loads(await self.node.kubectl("get", "--raw", path)))
+
+
+async def test_an_agent_reports_the_working_set_of_its_container(node: Installation, site: Site) -> None:
     """What the kubelet counts: with agent, warm process and page cache; and the most of it."""
-    await site.kubectl.apply(hungry(home, HOLDING))
-    found = await holding(site, home)
+    play = Play(node, site, await submitted(site, hungry(HOLDING)))
+    found = await play.holds()
     used, peak, by_kernel = (found.agent.get(name) for name in ("memory", "peak", "kernel_peak"))
     assert used is not None
     assert peak is not None
     assert peak >= used
     assert by_kernel is None if cgroup_v1() else by_kernel is None or by_kernel >= peak
-    site.rows.append(Row(0.0, "an agent reports its memory", found.text, 0.0))
-    await let_go(site, home)
+    play.note("an agent reports its memory", found.text)
+    await play.let_go()
 
 
-async def test_memory_is_taken_in_place_and_never_what_is_in_use(site: Site, home: str) -> None:
+async def test_memory_is_taken_in_place_and_never_what_is_in_use(node: Installation, site: Site) -> None:
     """A shrink to what the optimizer would give is carried out, one below that by nobody."""
-    await site.kubectl.apply(hungry(home, HOLDING, scalePlanDeadlineSeconds=45))
-    before = await holding(site, home)
-    born = await identity(site, home)
-    peak = before.agent.get("peak") or 0
-    wanted = enough(peak)
-    site.rows.append(Row(0.0, "memory of 1Gi", before.text, 0.0))
+    job = await submitted(site, hungry(HOLDING, scalePlanDeadlineSeconds=45))
+    play = Play(node, site, job)
+    before = await play.holds()
+    born = await play.identity()
+    wanted = enough(before.agent.get("peak") or 0)
+    play.note("memory of 1Gi", before.text)
 
     began = time.time()
-    await site.kubectl.apply(plan(home, "unused", wanted))
-    await until(lambda: has_limit(site, home, wanted), f"the kernel knows {wanted}")
-    await until(lambda: ended(site, home, "unused", "Succeeded"), "the plan has succeeded")
-    after = await reading(site, home)
-    assert after is not None
-    site.rows.append(Row(0.0, f"a plan takes all but {wanted}", after.text, time.time() - began))
+    await play.plan("unused", wanted)
+    await until(lambda: play.has_limit(wanted), f"the kernel knows {wanted}")
+    play.note(f"a plan takes all but {wanted}", (await play.read()).text, began)
 
     began = time.time()
     size = int(Bytes.parse(wanted).value) >> 20
-    await site.kubectl("-n", home, "exec", POD, "--", "python3", "-c", READS.format(size))
-    full = await reading(site, home)
-    assert full is not None
-    site.rows.append(Row(0.0, f"{size}Mi of files are read", full.text, time.time() - began))
+    await play.run(READS.format(size))
+    full = await play.read()
+    play.note(f"{size}Mi of files are read", full.text, began)
     assert (full.cgroup["charged"] or 0) + SLACK > Bytes.parse(wanted).value, "page cache fills the rest"
     assert full.cgroup["kills"] == 0
-    assert await identity(site, home) == born
+    assert await play.identity() == born
 
     began = time.time()
-    await site.kubectl.apply(plan(home, "in-use", "150Mi"))
-    await until(lambda: ended(site, home, "in-use", "Failed"), "the plan has failed")
-    less = await reading(site, home)
-    assert less is not None
-    site.rows.append(Row(0.0, "a plan asks for 150Mi", less.text, time.time() - began))
+    await play.plan("in-use", "150Mi", PlanPhase.FAILED)
+    less = await play.read()
+    play.note("a plan asks for 150Mi", less.text, began)
     assert less.cgroup["limit"] == Bytes.parse(wanted).value
     assert less.cgroup["kills"] == 0
-    assert await identity(site, home) == born
-    why = f"{POD}: the kubelet has not resized it: cannot decrease memory limits: "
-    failed = await condition(site, home, "scaleplan", "in-use", "Failed")
-    assert (failed["status"], failed["reason"], why in failed["message"]) == ("True", "Resizing", True), (
-        failed
-    )
-    running = await condition(site, home, "elasticjob", "hungry", "Running")
-    assert running["message"].startswith(f"1 of 1 nodes run; {why}")
-    status = (await one(site, home, "elasticjob", "hungry"))["status"]
-    assert (status["phase"], status["reason"]) == ("Running", "Resizing")
-    site.rows.append(Row(0.0, "the job says so", running["message"], 0.0))
+    assert await play.identity() == born
+    why = f"{WORKER}: the kubelet has not resized it: cannot decrease memory limits: "
+    (failed,) = (each for each in site.plans()["in-use"].status.conditions if each.type == "Failed")
+    assert (failed.status, failed.reason, why in failed.message) == ("True", "Resizing", True), failed
+    await site.until(lambda: job.condition("Running")[2].startswith(f"1 of 1 nodes run; {why}"))
+    assert (job.status.phase, job.status.reason) == ("Running", "Resizing")
+    play.note("the job says so", job.condition("Running")[2])
 
-    await site.kubectl.apply(plan(home, "again", wanted))
-    await until(lambda: ended(site, home, "again", "Succeeded"), "the plan has succeeded")
-    assert "reason" not in (await one(site, home, "elasticjob", "hungry"))["status"]
-    assert await identity(site, home) == born
-    await let_go(site, home)
-    assert await identity(site, home) == born
-
-
-async def let_go(site: Site, namespace: str) -> None:
-    """Have the worker end, so that the job is complete."""
-    await site.kubectl("-n", namespace, "exec", POD, "--", "python3", "-c", "open('/tmp/done', 'w')")
-    await site.kubectl("-n", namespace, "wait", "--for=condition=Complete", "elasticjob/hungry", READY)
+    await play.plan("again", wanted)
+    await site.until(lambda: not job.status.reason)
+    assert await play.identity() == born
+    await play.let_go()
+    assert await play.identity() == born
 
 
 def enough(peak: int) -> str:
@@ -231,104 +306,12 @@ def enough(peak: int) -> str:
     return str(change.groups["worker"].resource["memory"])
 
 
-def plan(namespace: str, name: str, memory: str) -> Manifest:
-    """Return a ScalePlan that gives workers so much memory."""
-    workers = {"worker": {"resource": {"memory": memory}}}
-    spec = {"ownerJob": "hungry", "manualScaling": True, "replicaResourceSpecs": workers, "reason": name}
-    about = {"name": name, "namespace": namespace}
-    return {"apiVersion": SCALEPLAN.api_version, "kind": SCALEPLAN.name, "metadata": about, "spec": spec}
-
-
-async def ended(site: Site, namespace: str, name: str, phase: str) -> bool:
-    """Whether a ScalePlan has ended. Raises AssertionError if it ended otherwise."""
-    status = (await one(site, namespace, "scaleplan", name)).get("status", {})
-    assert status.get("phase") in (None, "Pending", "Scaling", phase), status
-    return bool(status.get("phase") == phase)
-
-
-async def has_limit(site: Site, namespace: str, memory: str) -> bool:
-    """Whether the cgroup of the worker's container has a limit."""
-    found = await reading(site, namespace)
-    return found is not None and found.cgroup["limit"] == Bytes.parse(memory).value
-
-
-async def identity(site: Site, namespace: str) -> tuple[str, int, int, list[str]]:
-    """Return what changes when anything begins anew: the pod, its container, the node, the worker."""
-    pod = await one(site, namespace, "pod", POD)
-    job = await one(site, namespace, "elasticjob", "hungry")
-    log = await site.kubectl("-n", namespace, "logs", POD)
-    began = [line for line in log.splitlines() if "holds " in line]
-    restarts = sum(each["restartCount"] for each in pod["status"]["containerStatuses"])
-    return pod["metadata"]["uid"], restarts, job["status"].get("restarts", 0), began
-
-
-async def holding(site: Site, namespace: str) -> Reading:
-    """Wait until the worker has what it holds, and all tell the same of it."""
-    found: Reading | None = None
-
-    async def agree() -> bool:
-        nonlocal found
-        found = await reading(site, namespace)
-        return found is not None and (found.agent.get("memory") or 0) > 230 << 20 and found.agrees
-
-    try:
-        await until(agree, "agent, kubelet and cgroup agree")
-    except AssertionError as error:
-        error.add_note(str(found))
-        raise
-    assert found is not None
-    return found
-
-
-async def reading(site: Site, namespace: str) -> Reading | None:
-    """Return the numbers of the worker's memory, None before there are any."""
-    pods = {each["metadata"]["name"]: each for each in await listed(site, namespace, "pods")}
-    node = pods.get(POD, {}).get("spec", {}).get("nodeName", "")
-    usage = await usage_of(site, namespace, pods) if node else None
-    if usage is None:
-        return None
-    summary = json.loads(await site.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/stats/summary"))
-    by_kubelet = (
-        container.get("memory", {}).get("workingSetBytes")
-        for each in summary["pods"]
-        if (each["podRef"]["namespace"], each["podRef"]["name"]) == (namespace, POD)
-        for container in each.get("containers", ())
-        if container["name"] == "main"
-    )
-    told = json.loads(await site.kubectl("-n", namespace, "exec", POD, "--", "python3", "-c", ASKS))
-    return Reading(told, usage, next(by_kubelet, None))
-
-
-async def condition(site: Site, namespace: str, kind: str, name: str, type_: str) -> dict[str, Any]:
-    """Return a condition of an object."""
-    found: list[dict[str, Any]] = (await one(site, namespace, kind, name))["status"]["conditions"]
-    return next(each for each in found if each["type"] == type_)
-
-
-async def one(site: Site, namespace: str, kind: str, name: str) -> dict[str, Any]:
-    """Return an object."""
-    found: dict[str, Any] = json.loads(await site.kubectl("-n", namespace, "get", kind, name, "-o", "json"))
-    return found
-
-
-async def usage_of(site: Site, namespace: str, pods: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the master has of the job's only node, None before its first report."""
-    master = next((name for name in pods if name.startswith("hungry-master-")), None)
-    try:
-        path = f"/api/v1/namespaces/{namespace}/pods/{master}:{MASTER_PORT}/proxy/status"
-        status = json.loads(await site.kubectl("get", "--raw", path))
-    except CommandFailed:  # it only starts
-        return None
-    usages: list[dict[str, Any]] = [each["usage"] for each in status["nodes"] if each["usage"]]
-    return usages[0] if usages else None
-
-
 def cgroup_v1() -> bool:
     """Whether the kernel kills a worker alone, so that its agent can say why it ended."""
     return Path("/sys/fs/cgroup/memory").is_dir()
 
 
-def hungry(namespace: str, meal: Meal, **policy: Any) -> Manifest:
+def hungry(meal: Meal, **policy: Any) -> Manifest:
     """Return a job of one pod that needs more memory than it has."""
     container: Manifest = {
         "image": f"elasticjob/trainer:{__version__}",
@@ -336,21 +319,5 @@ def hungry(namespace: str, meal: Meal, **policy: Any) -> Manifest:
         "resources": {"limits": {"memory": meal.limit}},
     }
     worker = {"replicas": 1, "restartCount": 2, "template": {"spec": restricted(container)}}
-    return {
-        "apiVersion": ELASTICJOB.api_version,
-        "kind": ELASTICJOB.name,
-        "metadata": {"name": "hungry", "namespace": namespace},
-        "spec": {
-            "distributionStrategy": meal.strategy,
-            "replicaSpecs": {"worker": worker},
-            "runPolicy": policy,
-        },
-    }
-
-
-async def listed(site: Site, namespace: str, kind: str) -> list[dict[str, Any]]:
-    """Return the objects of a kind."""
-    found: list[dict[str, Any]] = json.loads(await site.kubectl("-n", namespace, "get", kind, "-o", "json"))[
-        "items"
-    ]
-    return found
+    spec = {"distributionStrategy": meal.strategy, "replicaSpecs": {"worker": worker}}
+    return {**spec, "runPolicy": policy}

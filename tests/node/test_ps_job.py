@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -15,15 +14,14 @@ import pytest
 
 from elasticjob import __version__
 from elasticjob.api.roles import PS
-from elasticjob.cli.story.example import load
-from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
-from lab.clusters.installed.site import Site
-from lab.clusters.installed.stage import role
+from lab.clusters.installed.installation import Installation
+from lab.clusters.installed.stage import furniture, role
 from lab.clusters.installed.timeline import Row
-from lab.jobs.job import Job, looking_on
-from lab.jobs.site import Site as Namespace
+from lab.jobs.job import Job, submitted
+from lab.jobs.site import Site
 from lab.jobs.training.servers import COUNTER, Training, serving
+from lab.processes import run
 from lab.waiting import until
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
@@ -40,8 +38,8 @@ SHARED: Final = Path("/checkpoints")
 class Play:
     """The job, what its workers have done, and what it cost."""
 
+    node: Installation
     site: Site
-    here: Namespace
     job: Job
     training: Training
 
@@ -53,12 +51,12 @@ class Play:
             yield
             await self.has(servers, workers)
         did, took = f"then {', '.join(sorted(servers))}", time.time() - began
-        self.site.rows.append(Row(0.0, what, did, took, str(workers), longest=steps.stood[what]))
+        self.node.rows.append(Row(0.0, what, did, took, str(workers), longest=steps.stood[what]))
 
     async def has(self, servers: set[str], workers: int = 2) -> None:
         """Wait until exactly these pods run, and the workers train with these servers."""
-        await self.here.until(lambda: self.running("ps-") == servers)
-        await self.here.until(lambda: len(self.running("worker-")) == workers)
+        await self.site.until(lambda: self.job.running("ps") == servers)
+        await self.site.until(lambda: len(self.job.running("worker")) == workers)
         addresses = {str(self.job.pods()[name].status.pod_ip) for name in servers}
 
         async def train() -> bool:
@@ -67,58 +65,42 @@ class Play:
 
         await until(train, f"the workers train with {servers}")
 
-    def running(self, role: str) -> set[str]:
-        """The pods of a role that run and are not on their way out."""
-        return {name for name in self.job.running() if name.startswith(role)}
-
     async def scale(self, size: str) -> None:
         """elasticjob scale."""
-        words = ("-m", "elasticjob.cli", "scale", "digits", size, "--namespace", self.here.namespace)
-        config = f"--kubeconfig={self.site.kubectl.kubeconfig}"
-        process = await asyncio.create_subprocess_exec(sys.executable, *words, config)
-        assert await process.wait() == 0
+        words = ("-m", "elasticjob.cli", "scale", "digits", size, "--namespace", self.site.namespace)
+        config = f"--kubeconfig={self.node.kubectl.kubeconfig}"
+        code, printed = await run(sys.executable, *words, config)
+        assert code == 0, printed
 
 
 async def test_a_job_with_servers_lives_through_every_change(
-    site: Site, admin: Client, home: str, volume: Path
+    node: Installation, site: Site, volume: Path
 ) -> None:
-    await site.kubectl.apply(*furniture(home))
-    async with looking_on(admin) as onlooker:
-        here = Namespace(admin, onlooker, home)
-        play = Play(site, here, Job(here), Training(volume))
-        await here.apply(spec())
-        await play.has({"ps-0", "ps-1", "ps-2"})
-        await play.training.goes_on()
-        async with play.standstill("servers 3 → 4", {"ps-0", "ps-1", "ps-2", "ps-3"}):
-            await play.scale("ps=4")
-        async with play.standstill("servers 4 → 2", {"ps-0", "ps-1"}):
-            await here.plan("two", replicaResourceSpecs={"ps": {"replicas": 2}})
-        async with play.standstill("a server moves", {"ps-0-1", "ps-1"}):
-            moved = {"name": "digits-ps-0", "resource": {"ephemeral-storage": "64Mi"}}
-            await here.plan("move", migratePods=[moved])
-        async with play.standstill("a server is out of memory", {"ps-0-1", "ps-1-1"}):
-            play.training.tell("hungry", "digits-ps-1")
-        async with play.standstill("workers 2 → 4", {"ps-0-1", "ps-1-1"}, workers=4):
-            await here.scale(4)
-        async with play.standstill("a server is deleted", {"ps-0-1", "ps-1-1"}, workers=4):
-            await site.kubectl("-n", home, "delete", "pod", "digits-ps-0-1", "--force", "--grace-period=0")
-        async with play.standstill("workers 4 → 1", {"ps-0-1", "ps-1-1"}, workers=1):
-            await here.scale(1)
-        play.training.may_end()
-        await here.until(play.job.has_ended("Complete"))
-        assert await play.training.counts() == [1.0] * RECORDS
-        reason = here.plans()["digits-ps-1-memory"].spec.reason
-        assert reason == "digits-ps-1 was OOMKilled at 256Mi: ps gets 512Mi"
-
-
-def furniture(namespace: str) -> tuple[Manifest, ...]:
-    """Return what the job needs: its script, and a claim of the volume."""
-    [claim] = [one for one in load().others if one["kind"] == "PersistentVolumeClaim"]
-    code = {"apiVersion": "v1", "kind": "ConfigMap", "data": {COUNTER.name: COUNTER.read_text()}}
-    return (
-        {**code, "metadata": {"name": "code", "namespace": namespace}},
-        {**claim, "metadata": {**claim["metadata"], "namespace": namespace}},
-    )
+    await node.kubectl.apply(*furniture(site.namespace, COUNTER))
+    play = Play(node, site, await submitted(site, spec()), Training(volume))
+    await play.has({"ps-0", "ps-1", "ps-2"})
+    await play.training.goes_on()
+    async with play.standstill("servers 3 → 4", {"ps-0", "ps-1", "ps-2", "ps-3"}):
+        await play.scale("ps=4")
+    async with play.standstill("servers 4 → 2", {"ps-0", "ps-1"}):
+        await site.plan("two", replicaResourceSpecs={"ps": {"replicas": 2}})
+    async with play.standstill("a server moves", {"ps-0-1", "ps-1"}):
+        moved = {"name": "digits-ps-0", "resource": {"ephemeral-storage": "64Mi"}}
+        await site.plan("move", migratePods=[moved])
+    async with play.standstill("a server is out of memory", {"ps-0-1", "ps-1-1"}):
+        play.training.tell("hungry", "digits-ps-1")
+    async with play.standstill("workers 2 → 4", {"ps-0-1", "ps-1-1"}, workers=4):
+        await site.scale(4)
+    async with play.standstill("a server is deleted", {"ps-0-1", "ps-1-1"}, workers=4):
+        delete = ("delete", "pod", "digits-ps-0-1", "--force", "--grace-period=0")
+        await node.kubectl("-n", site.namespace, *delete)
+    async with play.standstill("workers 4 → 1", {"ps-0-1", "ps-1-1"}, workers=1):
+        await site.scale(1)
+    play.training.may_end()
+    await site.until(play.job.has_ended("Complete"))
+    assert await play.training.counts() == [1.0] * RECORDS
+    reason = site.plans()["digits-ps-1-memory"].spec.reason
+    assert reason == "digits-ps-1 was OOMKilled at 256Mi: ps gets 512Mi"
 
 
 def spec() -> Manifest:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
-from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import Example, load
-from elasticjob.cli.story.seen import Seen
-from elasticjob.cli.story.steps import gaps, lost
-from elasticjob.cli.story.watched import NAME, JobView
+from elasticjob.cli.story.watched import NAME
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.objects.kinds import Kind, Manifest
-from lab.clusters.installed.site import READY, Site
-from lab.clusters.installed.stage import OnNode, in_namespace, restricted
-from lab.clusters.installed.timeline import Row, longest
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import POD
+from lab.clusters.installed.installation import Installation
+from lab.clusters.installed.stage import Followed, followed, in_namespace, restricted
 from lab.clusters.node.node import Node
 from lab.clusters.plane import queues
 from lab.clusters.plane.kueue import Kueue, why_missing
-from lab.waiting import PATIENCE, until
+from lab.jobs.job import Job
+from lab.jobs.site import Site
+from lab.jobs.whole import local
+from lab.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.node,
@@ -39,11 +37,11 @@ MEMORY = "1Gi"
 
 
 @pytest.fixture
-def kueue(site: Site, tmp_path: Path) -> Iterator[Kueue]:
+def kueue(node: Installation, tmp_path: Path) -> Iterator[Kueue]:
     """Kueue beside the node's control plane; its queues go with it."""
-    if not isinstance(site.node, Node):
+    if not isinstance(node.machine, Node):
         pytest.skip("Kueue is started beside the node's own control plane")
-    with Kueue(site.node.plane, tmp_path) as found:
+    with Kueue(node.machine.plane, tmp_path) as found:
         yield found
         found.unregister()
 
@@ -51,89 +49,50 @@ def kueue(site: Site, tmp_path: Path) -> Iterator[Kueue]:
 @pytest.fixture
 async def teams(kueue: Kueue, admin: Client, home: str) -> AsyncIterator[str]:
     """The queues of two teams, in the namespace of the test."""
-    made: list[tuple[Kind[Manifest], Manifest, str]] = [(queues.RESOURCE_FLAVOR, queues.flavor(home), "")]
+    objects = [(queues.RESOURCE_FLAVOR, queues.flavor(home))]
     for team, cpu in TEAMS.items():
         amounts = {"cpu": cpu, "memory": MEMORY}
         quota = queues.cluster_queue(f"{home}-{team}", amounts, flavor=home, cohort=home)
-        made.append((queues.CLUSTER_QUEUE, quota, ""))
-        made.append((queues.LOCAL_QUEUE, queues.local_queue(team, home, f"{home}-{team}"), home))
-    for kind, manifest, _ in made:
-        await admin.create(kind, manifest)
-    yield home
-    for kind, manifest, namespace in reversed(made):
-        await admin.delete(kind, manifest["metadata"]["name"], namespace)
-
-
-@dataclass
-class Play:
-    """The job of one team, and what is noted of it."""
-
-    site: Site
-    admin: Client
-    watched: JobView
-    stage: OnNode
-
-    async def world(self, size: int, event: str) -> None:
-        """Wait until so many workers train and have made some steps; note how long it took."""
-        began, step = time.time(), self.watched.seen.step
-        await seen(self.watched, lambda now: now.world == size)
-        after = self.watched.seen.step
-        await seen(self.watched, lambda now: now.step > after + 20)
-        during = (each for each in self.watched.steps if each.at >= began)
-        did = f"{event}, from step {step} to {self.watched.seen.step}"
-        self.site.rows.append(Row(0.0, "queue", did, time.time() - began, longest=longest(during)))
-
-    async def queued(self) -> None:
-        """Resume the job, which was made suspended, once the operator knows of Kueue: it looks every 15 s."""
-        namespace, job = self.stage.example.key.namespace, self.stage.resource
-        condition = 'jsonpath={.status.conditions[?(@.type=="Admitted")].status}'
-        await self.site.kubectl("-n", namespace, "wait", job, f"--for={condition}=False", READY)
-        await self.site.kubectl(
-            "-n", namespace, "patch", job, "--type=merge", "-p", '{"spec": {"suspend": false}}'
-        )
-
-    async def reason(self, wanted: str) -> None:
-        """Wait until the REASON column says so."""
-        namespace, path = self.stage.example.key.namespace, "jsonpath={.status.reason}"
-
-        async def says() -> bool:
-            told = await self.site.kubectl("-n", namespace, "get", self.stage.resource, "-o", path)
-            return told == wanted
-
-        await until(says, f"REASON is {wanted}", 2 * PATIENCE)
+        objects.append((queues.CLUSTER_QUEUE, quota))
+        objects.append((queues.LOCAL_QUEUE, queues.local_queue(team, home, f"{home}-{team}")))
+    async with queues.set_up(admin, *objects, namespace=home):
+        yield home
 
 
 @pytest.fixture
-async def play(site: Site, admin: Client, teams: str, volume: Path) -> AsyncIterator[Play]:
+async def play(node: Installation, admin: Client, teams: str, volume: Path) -> AsyncIterator[Followed]:
     """The demo's job in the queue of one team: one worker at least, three where there is quota."""
-    example = queued(in_namespace(load(), teams), "ours", 3).recording(Path("/checkpoints/steps.jsonl"))
-    async with following(admin, example.key, volume / "steps.jsonl") as watched:
-        yield Play(site, admin, watched, OnNode(site.kubectl, example, lambda: watched.seen))
+    example = queued(in_namespace(load(), teams), "ours", 3)
+    async with followed(node, admin, example, volume, "queue") as found:
+        yield found
 
 
-async def test_a_job_grows_into_idle_quota_and_gives_it_back(play: Play, teams: str) -> None:
-    kubectl = play.site.kubectl
-    patch = ("-n", teams, "patch", "localqueue/ours", "--type=merge", "-p")
+async def test_a_job_grows_into_idle_quota_and_gives_it_back(
+    play: Followed, site: Site, admin: Client, teams: str
+) -> None:
+    async def stop(policy: str) -> None:
+        await admin.merge_patch(queues.LOCAL_QUEUE, "ours", {"spec": {"stopPolicy": policy}}, teams)
+
+    job = Job(site)
     await play.stage.apply()
-    await play.queued()
-    await play.world(3, "admitted with one worker, grown to three into quota that another team does not use")
-    await kubectl.apply(rival(teams))
-    await play.world(2, "the other team's job arrives, a worker's quota is taken back")
+    # made suspended, and resumed once the operator knows of Kueue: it looks every 15 s
+    await site.until(lambda: job.condition("Admitted")[0] == "False")
+    await site.patch({"suspend": False})
+    async with play.noted("admitted with one worker, grown to three into another team's idle quota"):
+        await play.trains(3)
+    await site.apply(rival(), "rival", {"labels": {QUEUE_NAME: "theirs"}})
+    async with play.noted("the other team's job arrives, a worker's quota is taken back"):
+        await play.trains(2)
+    await site.until(lambda: site.job("rival").status.phase == "Running", 2 * PATIENCE)
 
-    async def runs() -> bool:
-        return await phase(play, "rival") == "Running"
-
-    await until(runs, "the other team's job runs", 2 * PATIENCE)
-
-    await kubectl(*patch, '{"spec": {"stopPolicy": "HoldAndDrain"}}')
-    await play.reason("QueueUnavailable")
-    job, running = f"{NAME}={play.stage.example.key.name}", "--field-selector=status.phase=Running"
-    listed = ("get", "pods", "-l", job, running, "-o", "name")
-    assert await kubectl("-n", teams, *listed) == ""
-    await kubectl(*patch, '{"spec": {"stopPolicy": "None"}}')
-    await play.world(2, "the queue was stopped and started again: the job goes on where it was")
-    assert gaps(play.watched.steps) == ()
-    assert lost(play.watched.steps) == 0
+    await stop("HoldAndDrain")
+    await site.until(lambda: job.status.reason == "QueueUnavailable", 2 * PATIENCE)
+    running = await admin.list(POD, teams, labels=f"{NAME}=digits", fields="status.phase=Running")
+    assert running == []
+    await stop("None")
+    async with play.noted("the queue was stopped and started again: the job goes on where it was"):
+        await play.trains(2)
+    play.assert_nothing_lost()
 
 
 def queued(example: Example, queue: str, workers: int) -> Example:
@@ -148,33 +107,11 @@ def queued(example: Example, queue: str, workers: int) -> Example:
     return replace(example, job=job)
 
 
-def rival(namespace: str) -> Manifest:
+def rival() -> Manifest:
     """Return a job of the other team, which needs all of its quota."""
-    image = load().workers["template"]["spec"]["containers"][0]["image"]
     main = {
-        "image": image,
+        "image": load().workers["template"]["spec"]["containers"][0]["image"],
         "command": ["python", "-c", "import signal; signal.pause()"],
         "resources": {"requests": {"cpu": "100m"}},
     }
-    role = {"replicas": 2, "template": {"spec": restricted(main)}}
-    return {
-        "apiVersion": "elastic.iml.github.io/v1alpha1",
-        "kind": "ElasticJob",
-        "metadata": {"name": "rival", "namespace": namespace, "labels": {QUEUE_NAME: "theirs"}},
-        "spec": {"distributionStrategy": "Local", "replicaSpecs": {"worker": role}},
-    }
-
-
-async def phase(play: Play, job: str) -> str:
-    """Return the phase of a job of the namespace."""
-    namespace = play.stage.example.key.namespace
-    return await play.site.kubectl(
-        "-n", namespace, "get", f"elasticjob/{job}", "-o", "jsonpath={.status.phase}"
-    )
-
-
-async def seen(watched: JobView, true: Callable[[Seen], bool]) -> None:
-    """Wait until something is true of the job."""
-    async with asyncio.timeout(2 * PATIENCE):
-        while not true(watched.seen):
-            await watched.change()
+    return local({"replicas": 2, "template": {"spec": restricted(main)}})

@@ -18,20 +18,19 @@ from typing import Final
 import pytest
 
 from elasticjob import __version__
-from elasticjob.cli.demo.run import following, last_words
+from elasticjob.cli.demo.run import last_words
 from elasticjob.cli.story.acts import STORY, Act, Mark
 from elasticjob.cli.story.example import load
 from elasticjob.cli.story.runner import ActResult, Story, play
 from elasticjob.cli.story.seen import Seen, trains
 from elasticjob.cli.story.steps import Step, gaps, standstills
 from elasticjob.cli.story.timeline import tell
-from elasticjob.cli.story.watched import JobView
 from elasticjob.kube.client.client import Client
 from lab.clusters.installed import timeline
 from lab.clusters.installed.asking import Asked, asking
 from lab.clusters.installed.helm import CHART, helm, program
-from lab.clusters.installed.site import OPERATOR, READY, SYSTEM, Site
-from lab.clusters.installed.stage import OnNode, in_namespace
+from lab.clusters.installed.installation import OPERATOR, READY, SYSTEM, Installation
+from lab.clusters.installed.stage import OnNode, followed, in_namespace
 from lab.waiting import PATIENCE
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(3600)]
@@ -46,19 +45,18 @@ OURS: Final = (
 
 
 async def test_a_job_lives_through_everything_and_leaves_nothing(
-    site: Site, admin: Client, home: str, volume: Path
+    node: Installation, admin: Client, home: str, volume: Path
 ) -> None:
-    example = in_namespace(load(), home).recording(Path("/checkpoints/steps.jsonl")).training(1)
-    before = await site.kubectl.names(OURS, home)
-    async with following(admin, example.key, volume / "steps.jsonl") as watched:
-        stage = OnNode(site.kubectl, example, lambda: watched.seen)
-        plot = Plot(site, stage, watched)
+    example = in_namespace(load(), home).training(1)
+    before = await node.kubectl.names(OURS, home)
+    async with followed(node, admin, example, volume, "story") as found:
+        stage, watched, plot = found.stage, found.watched, Plot(node, found.stage)
         story = Story(plot.acts())
         try:
             await play(story, stage, watched, time.time)
             accuracy = (await last_words(admin, watched.seen, home)).progress.metrics.get("accuracy")
         finally:
-            site.rows += timeline.rows(
+            node.rows += timeline.rows(
                 story.played, tell(story.played, watched.steps, watched.messages, None)
             )
 
@@ -80,8 +78,8 @@ async def test_a_job_lives_through_everything_and_leaves_nothing(
         assert asked.refusals == []
         assert asked.times > 0
 
-    await site.kubectl("-n", home, "delete", stage.resource)
-    await until_only(site, home, before | {"configmap/digits-code"})
+    await node.kubectl("-n", home, "delete", f"elasticjob/{example.key.name}")
+    await until_only(node, home, before | {"configmap/digits-code"})
 
 
 UPGRADE: Final = "upgrade the operator"
@@ -94,9 +92,8 @@ DEPLOYED: Final = ("--wait", f"--timeout={2 * PATIENCE:.0f}s", "--namespace", SY
 class Plot:
     """The demo's acts on this stage, and two that need a real cluster: the operator is upgraded, and back."""
 
-    site: Site
+    node: Installation
     stage: OnNode
-    watched: JobView
     asked: dict[str, Asked] = field(default_factory=dict)
 
     def acts(self) -> tuple[Act, ...]:
@@ -113,7 +110,7 @@ class Plot:
 
     async def upgrade(self) -> str:
         """Roll the operator out with another image."""
-        self.site.load("operator", NEXT)
+        self.node.load("operator", NEXT)
         values = ("--reset-then-reuse-values", "--set", f"image.tag={NEXT}")
         return await self.rolled_out(
             UPGRADE,
@@ -129,9 +126,9 @@ class Plot:
 
     async def rolled_out(self, title: str, by_helm: Sequence[str], by_kubectl: Sequence[str]) -> str:
         """Wait until no pod of before is left, while somebody goes on creating jobs."""
-        kubectl = self.site.kubectl
+        kubectl = self.node.kubectl
         old = await kubectl.names("pods", SYSTEM)
-        async with asking(self.site.node.config(), self.stage.example) as self.asked[title]:
+        async with asking(self.node.machine.config(), self.stage.example) as self.asked[title]:
             if program():
                 await asyncio.to_thread(helm, *by_helm, kubeconfig=kubectl.kubeconfig)
             else:
@@ -165,8 +162,8 @@ def at_work(seen: Seen) -> set[str]:
     return {pod.uid for pod in seen.pods if pod.alive and not pod.leaving}
 
 
-async def until_only(site: Site, namespace: str, kept: set[str]) -> None:
+async def until_only(node: Installation, namespace: str, kept: set[str]) -> None:
     """Wait until nothing but `kept` is left: the garbage collector follows the owners."""
-    while left := await site.kubectl.names(OURS, namespace) - kept:
-        await site.kubectl("-n", namespace, "wait", "--for=delete", READY, *left)
-    assert await site.kubectl.names(OURS, namespace) == kept
+    while left := await node.kubectl.names(OURS, namespace) - kept:
+        await node.kubectl("-n", namespace, "wait", "--for=delete", READY, *left)
+    assert await node.kubectl.names(OURS, namespace) == kept

@@ -8,14 +8,13 @@ from typing import Final
 import pytest
 
 from elasticjob import __version__
-from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from lab.clusters.images import images
 from lab.clusters.images.images import Product
-from lab.clusters.installed.site import Site
-from lab.clusters.installed.stage import role, shared_claim
-from lab.jobs.job import Job, looking_on
-from lab.jobs.site import Site as Namespace
+from lab.clusters.installed.installation import Installation
+from lab.clusters.installed.stage import furniture, role
+from lab.jobs.job import submitted
+from lab.jobs.site import Site
 from lab.jobs.training.over_servers import SCRIPT, SERVE, counts, kept
 from lab.truths.steps import Steps
 from lab.waiting import until
@@ -30,32 +29,28 @@ FOLDER: Final = "/checkpoints"
 
 
 async def test_servers_come_and_are_killed_and_each_record_counts(
-    site: Site, admin: Client, home: str, volume: Path
+    node: Installation, site: Site, volume: Path
 ) -> None:
-    site.node.load(images.build(NAME, site.store, __version__, product=IMAGE), site.store)
-    await site.kubectl.apply(shared_claim(home))
-    code = {"apiVersion": "v1", "kind": "ConfigMap", "data": {SCRIPT.name: SCRIPT.read_text()}}
-    await site.kubectl.apply({**code, "metadata": {"name": "code", "namespace": home}})
+    node.machine.load(images.build(NAME, node.store, __version__, product=IMAGE), node.store)
+    await node.kubectl.apply(*furniture(site.namespace, SCRIPT))
     (volume / "kept").mkdir()
     (volume / "kept").chmod(0o777)  # as the volume itself
-    async with looking_on(admin) as onlooker:
-        here = Namespace(admin, onlooker, home)
-        job, steps = Job(here), Steps(volume)
-        await here.apply(spec())
-        await steps.more()
-        async with steps.standstill("servers 3 → 4"):
-            await here.plan("four", replicaResourceSpecs={"ps": {"replicas": 4}})
-            await here.until(lambda: "ps-3" in job.running())
-        async with steps.standstill("a checkpoint"):
-            (volume / "save").touch()
-            await until(lambda: kept(volume), "a checkpoint")
-        await steps.more()
-        async with steps.standstill("a server is killed, back to the checkpoint"):
-            await site.kubectl("-n", home, "delete", "pod", "digits-ps-1", "--force", "--grace-period=0")
-            await here.until(lambda: len(job.born["ps-1"]) > 1 and "ps-1" in job.running())
-        (volume / "gate").touch()
-        await here.until(job.has_ended("Complete"))
-        print(steps.stood)
+    steps, job = Steps(volume), await submitted(site, spec())
+    await steps.more()
+    async with steps.standstill("servers 3 → 4"):
+        await site.plan("four", replicaResourceSpecs={"ps": {"replicas": 4}})
+        await site.until(lambda: "ps-3" in job.running())
+    async with steps.standstill("a checkpoint"):
+        (volume / "save").touch()
+        await until(lambda: kept(volume), "a checkpoint")
+    await steps.more()
+    async with steps.standstill("a server is killed, back to the checkpoint"):
+        delete = ("delete", "pod", "digits-ps-1", "--force", "--grace-period=0")
+        await node.kubectl("-n", site.namespace, *delete)
+        await site.until(lambda: len(job.born["ps-1"]) > 1 and "ps-1" in job.running())
+    (volume / "gate").touch()
+    await site.until(job.has_ended("Complete"))
+    print(steps.stood)
     never, once, twice, most = counts(volume)
     print(f"records {RECORDS}: once {once}, never {never}, twice {twice}, at most {most} times")
     assert never == 0

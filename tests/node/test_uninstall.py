@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from lab.clusters.installed.helm import SYSTEM, helm, program
+from lab.clusters.installed.installation import READY, Installation
 from lab.clusters.installed.kubectl import Kubectl
-from lab.clusters.installed.site import READY, Site
 
 pytestmark = [
     pytest.mark.node,
@@ -23,8 +23,8 @@ NOISE: Final = {"events", "events.events.k8s.io"}
 REGISTERED: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
-async def test_an_uninstall_leaves_the_definitions_alone(site: Site) -> None:
-    kubectl = site.kubectl
+async def test_an_uninstall_leaves_the_definitions_alone(node: Installation) -> None:
+    kubectl = node.kubectl
     whole, inside = await kinds(kubectl, "false"), await kinds(kubectl, "true")
     definitions = {each for each in await names(kubectl, whole, OURS) if each.startswith("customresourced")}
     assert len(definitions) == 6
@@ -45,8 +45,8 @@ async def test_an_uninstall_leaves_the_definitions_alone(site: Site) -> None:
         there = await names(kubectl, inside, "--namespace", SYSTEM)
         print(f"left of the release: {sorted(left)}; in its namespace: {sorted(there)}")
     finally:
-        site.install()
-        site.seen = len(site.node.audit())  # the operators' roles went before their pods
+        node.install()
+        node.seen = len(node.machine.audit())  # the operators' roles went before their pods
     assert left == definitions | {f"namespace/{SYSTEM}"}  # which the release did not make
     assert there == FURNITURE
 

@@ -12,32 +12,40 @@ import yaml
 
 
 class CommandFailed(AssertionError):
-    """A command ended with another exit code than 0; the message is what it printed."""
+    """A command ended with another exit code than it should; the message is what it printed."""
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """A kubectl with a kubeconfig."""
+    """A kubectl with a kubeconfig, in a namespace if it has one; a command is words, or all of it in one.
+
+    With `errors`, what it prints to stderr is returned as well.
+    """
 
     program: Path
     kubeconfig: Path
+    namespace: str = ""
+    errors: bool = False
 
-    def run(self, *words: str, given: str = "") -> str:
-        """Run a command, `given` on its stdin, and return its stdout. Raises CommandFailed."""
+    def line(self, *words: str) -> list[str]:
+        """Return the whole command line."""
+        place = ["-n", self.namespace] if self.namespace else []
+        flags = [f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.kubeconfig.with_name('cache')}"]
+        return [str(self.program), *flags, *place, *(words if len(words) > 1 else words[0].split(" "))]
+
+    def run(self, *words: str, given: str = "", code: int = 0) -> str:
+        """Run a command, `given` on its stdin, and return what it prints. Raises CommandFailed."""
+        stderr = subprocess.STDOUT if self.errors else subprocess.PIPE
         done = subprocess.run(
-            [str(self.program), f"--kubeconfig={self.kubeconfig}", *words],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
+            self.line(*words), input=given, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False
         )
-        if done.returncode:
-            raise CommandFailed(f"kubectl {' '.join(words)}: {done.stderr.strip()}")
+        if done.returncode != code:
+            raise CommandFailed(f"kubectl {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
-    async def __call__(self, *words: str, given: str = "") -> str:
+    async def __call__(self, *words: str, given: str = "", code: int = 0) -> str:
         """`run`, while other things go on."""
-        return await asyncio.to_thread(self.run, *words, given=given)
+        return await asyncio.to_thread(self.run, *words, given=given, code=code)
 
     async def apply(self, *manifests: dict[str, Any]) -> None:
         """kubectl apply -f - of some objects."""

@@ -1,18 +1,28 @@
-"""The user actions of the stories, done to a job on a real node with kubectl."""
+"""Jobs on a real node: their pods, what users do to them, and what is seen of them meanwhile."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
+from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import ENDLESS, Example
 from elasticjob.cli.story.seen import Seen
-from elasticjob.cli.story.stage import newest
+from elasticjob.cli.story.stage import Real, newest
+from elasticjob.cli.story.steps import gaps, lost
+from elasticjob.cli.story.watched import JobView
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
+from lab.clusters.installed.installation import Installation
 from lab.clusters.installed.kubectl import Kubectl
+from lab.clusters.installed.timeline import Row, longest
+from lab.waiting import PATIENCE
 
 KILL: Final = """
 import os, signal
@@ -57,8 +67,21 @@ def role(image: str, command: list[str], folder: str, resources: Manifest, **mor
     return {"template": {"spec": restricted(main, *volumes)}, **more}
 
 
-def shared_claim(namespace: str) -> Manifest:
-    """Return the claim that binds the volume of a test's namespace."""
+def volume_of(folder: Path, namespace: str, claim: str, mode: str = "ReadWriteMany") -> Manifest:
+    """Return a volume of the node's folder, which a claim is bound to; it is called like the folder."""
+    spec = {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": [mode],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "hostPath": {"path": str(folder)},
+        "claimRef": {"namespace": namespace, "name": claim},
+    }
+    about = {"name": folder.name}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": about, "spec": spec}
+
+
+def furniture(namespace: str, *scripts: Path) -> tuple[Manifest, ...]:
+    """Return what such a role needs: the ConfigMap with scripts, and the claim of the namespace's volume."""
     spec = {
         "accessModes": ["ReadWriteMany"],
         "storageClassName": "",
@@ -66,67 +89,78 @@ def shared_claim(namespace: str) -> Manifest:
         "volumeName": namespace,
     }
     about = {"name": "digits-checkpoints", "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec}
+    code = {each.name: each.read_text() for each in scripts}
+    return (
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": spec},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**about, "name": "code"}, "data": code},
+    )
 
 
 @dataclass(frozen=True)
-class OnNode:
-    """A job in a namespace of the node; `look` returns its observed state."""
+class OnNode(Real):
+    """A job in a namespace of the node: kubectl creates it and reaches into its containers."""
 
     kubectl: Kubectl
-    example: Example
-    look: Callable[[], Seen]
-
-    @property
-    def resource(self) -> str:
-        """The job as kubectl names it."""
-        return f"elasticjob/{self.example.key.name}"
 
     async def apply(self) -> str:
         """Create the job and the objects it needs; it has no end until it is resumed."""
-        namespace = self.example.key.namespace
         objects = [deepcopy(one) for one in (*self.example.others, self.example.training(ENDLESS).job)]
         for one in objects:
-            one["metadata"]["namespace"] = namespace
+            one["metadata"]["namespace"] = self.key.namespace
         await self.kubectl.apply(*objects)
         return "kubectl apply -f examples/digits/job.yaml"
 
     async def kill_worker(self) -> str:
         """SIGKILL the worker process in the container of the newest pod."""
         pod = newest(self.look().workers).name
-        pid = (
-            await self.kubectl("-n", self.example.key.namespace, "exec", pod, "--", "python3", "-c", KILL)
-        ).strip()
-        return f"kubectl exec {pod} -- kill -9 {pid}, its worker"
+        pid = await self.kubectl("-n", self.key.namespace, "exec", pod, "--", "python3", "-c", KILL)
+        return f"kubectl exec {pod} -- kill -9 {pid.strip()}, its worker"
 
-    async def delete_pod(self) -> str:
-        """Delete the newest worker pod."""
-        pod = newest(self.look().workers).name
-        return await self._do("delete", "pod", pod, "--wait=false")
 
-    async def scale(self, workers: int) -> str:
-        """Set the number of workers."""
-        return await self._do("scale", self.resource, "--replicas", str(workers))
+@dataclass(frozen=True)
+class Followed:
+    """The demo's job on the node, and what is seen of it; `event` is what its rows of the table are about."""
 
-    async def suspend(self) -> str:
-        """Suspend."""
-        return await self.patch({"spec": {"suspend": True}})
+    node: Installation
+    watched: JobView
+    stage: OnNode
+    event: str
 
-    async def resume(self) -> str:
-        """Resume, and let it come to its end."""
-        return await self.patch(self.example.resume_patch(self.look().step))
+    async def sees(self, true: Callable[[Seen], bool]) -> None:
+        """Wait until something is true of the job."""
+        async with asyncio.timeout(2 * PATIENCE):
+            while not true(self.watched.seen):
+                await self.watched.change()
 
-    async def patch(self, patch: Manifest) -> str:
-        """Change the job."""
-        return await self._do("patch", self.resource, "--type", "merge", "-p", json.dumps(patch))
+    async def trains(self, world: int) -> None:
+        """Wait until so many workers train, and have made some steps."""
+        await self.sees(lambda now: now.world == world)
+        after = self.watched.seen.step
+        await self.sees(lambda now: now.step > after + 20)
 
-    async def wait(self) -> str:
-        """Leave it alone."""
-        return "nothing is done to it any more"
+    @asynccontextmanager
+    async def noted(self, did: str) -> AsyncIterator[None]:
+        """Note how long the block took, and the longest time without a step."""
+        began, step = time.time(), self.watched.seen.step
+        yield
+        during = (each for each in self.watched.steps if each.at >= began)
+        words = f"{did}, from step {step} to {self.watched.seen.step}"
+        self.node.rows.append(Row(0.0, self.event, words, time.time() - began, longest=longest(during)))
 
-    async def _do(self, *words: str) -> str:
-        await self.kubectl("-n", self.example.key.namespace, *words)
-        return f"kubectl {' '.join(words)}"
+    def assert_nothing_lost(self) -> None:
+        """Each step was made once."""
+        assert gaps(self.watched.steps) == ()
+        assert lost(self.watched.steps) == 0
+
+
+@asynccontextmanager
+async def followed(
+    node: Installation, admin: Client, example: Example, volume: Path, event: str
+) -> AsyncIterator[Followed]:
+    """Follow a job that writes its steps to the volume of its namespace."""
+    recorded = example.recording(Path("/checkpoints/steps.jsonl"))
+    async with following(admin, example.key, volume / "steps.jsonl") as watched:
+        yield Followed(node, watched, OnNode(admin, recorded, lambda: watched.seen, node.kubectl), event)
 
 
 def in_namespace(example: Example, namespace: str) -> Example:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "kueue.x-k8s.io"
@@ -80,3 +82,15 @@ def conditions(found: Mapping[str, Any]) -> dict[str, str]:
     """The conditions that are true, with their reasons."""
     given = found.get("status", {}).get("conditions", ())
     return {each["type"]: each["reason"] for each in given if each["status"] == "True"}
+
+
+@asynccontextmanager
+async def set_up(
+    client: Client, *objects: tuple[Kind[Manifest], Manifest], namespace: str
+) -> AsyncIterator[None]:
+    """Make objects of Kueue, LocalQueues in a namespace; delete them afterwards, the last one first."""
+    for kind, manifest in objects:
+        await client.create(kind, manifest)
+    yield
+    for kind, manifest in reversed(objects):
+        await client.delete(kind, manifest["metadata"]["name"], namespace if kind is LOCAL_QUEUE else "")

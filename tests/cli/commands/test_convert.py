@@ -122,3 +122,21 @@ async def test_an_object_of_the_cluster_is_converted(served: Served, client: Cli
     code, _, told = await asyncio.to_thread(run, "--from-cluster", "pytorchjob/b", *options)
     assert code == Exit.NOT_FOUND
     assert "the cluster has no kind pytorchjobs.kubeflow.org; kubectl api-resources lists its kinds" in told
+
+
+def test_words_that_call_a_launcher_are_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hosts").write_text("a slots=2\nb slots=2\n")
+    code, shown, told = run("--", "deepspeed", "--hostfile", "hosts", "train.py", "--name", "a b")
+    role = yaml.safe_load(shown)["spec"]["replicaSpecs"]["worker"]
+    assert (code, role["replicas"]) == (Exit.DONE, 2)
+    command = ["elasticjob", "run", "--nproc-per-node", "2", "train.py", "--name", "a b"]
+    assert role["template"]["spec"]["containers"][0]["command"] == command
+    assert "command:1 --hostfile: kept (2 hosts" in told
+
+
+def test_a_file_of_that_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("torchrun").write_text("srun torchrun other.py\n")
+    code, shown, _ = run("torchrun")
+    assert (code, "other.py" in shown) == (Exit.DONE, True)

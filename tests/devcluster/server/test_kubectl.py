@@ -7,6 +7,7 @@ import json
 import secrets
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import yaml
 
 from elasticjob.devcluster.node.container.identity import Server, kubeconfig
 from elasticjob.devcluster.server import ApiServer
+from lab.clusters.installed.kubectl import Kubectl
 from lab.waiting import PATIENCE
 from tests.conformance.play import dig
 from tests.kit.devcluster.api import Api, client, config_map, definition, pod, thing
@@ -28,40 +30,30 @@ pytestmark = [
 WAIT = f"--timeout={PATIENCE:.0f}s"
 
 
-class Kubectl:
-    """kubectl in a namespace of its own; what it prints, errors too."""
+@dataclass(frozen=True)
+class Typed:
+    """kubectl in a namespace of its own; documents go to its stdin."""
 
-    def __init__(self, config: Path, namespace: str) -> None:
-        self._config = config
-        self.namespace = namespace
+    kubectl: Kubectl
+
+    @property
+    def namespace(self) -> str:
+        return self.kubectl.namespace
 
     async def __call__(self, command: str, *documents: dict[str, Any], code: int = 0) -> str:
-        """Documents go to its stdin."""
-        process = await self._start(command)
-        out, _ = await process.communicate("\n".join(json.dumps(each) for each in documents).encode())
-        text = out.decode()
-        assert process.returncode == code, text
-        return text
+        return await self.kubectl(command, given="\n".join(map(json.dumps, documents)), code=code)
 
     async def first_lines(self, command: str, count: int) -> list[str]:
         """The first lines of a command that does not end by itself."""
-        process = await self._start(command)
+        process = await asyncio.create_subprocess_exec(
+            *self.kubectl.line(command), stdout=asyncio.subprocess.PIPE
+        )
         assert process.stdout is not None
         try:
             return [(await process.stdout.readline()).decode() for _ in range(count)]
         finally:
             process.kill()
             await process.communicate()
-
-    async def _start(self, command: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *(str(KUBECTL), "-n", self.namespace, *command.split(" ")),
-            *("--cache-dir", str(self._config.with_name("cache"))),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={"KUBECONFIG": str(self._config), "HOME": str(self._config.parent), "PATH": "/usr/bin:/bin"},
-        )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -85,13 +77,13 @@ def config(server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def kubectl(api: Api, config: Path) -> Kubectl:
-    made = Kubectl(config, f"test-{secrets.token_hex(4)}")
+async def kubectl(api: Api, config: Path) -> Typed:
+    made = Typed(Kubectl(Path(str(KUBECTL)), config, f"test-{secrets.token_hex(4)}", errors=True))
     assert (await api.post("/api/v1/namespaces", {"metadata": {"name": made.namespace}})).code == 201
     return made
 
 
-async def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> None:
+async def test_apply_creates_configures_and_leaves_alone(kubectl: Typed) -> None:
     body = config_map("a", x="1")
     assert await kubectl("apply -f -", body, pod("p")) == "configmap/a created\npod/p created\n"
     assert await kubectl("apply -f -", body, pod("p")) == "configmap/a unchanged\npod/p unchanged\n"
@@ -99,7 +91,7 @@ async def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> No
     assert await kubectl("get cm a -o jsonpath={.data}") == '{"y":"2"}'
 
 
-async def test_a_definition_and_its_objects(kubectl: Kubectl) -> None:
+async def test_a_definition_and_its_objects(kubectl: Typed) -> None:
     await kubectl("apply -f -", definition())
     await kubectl(f"wait --for=condition=Established crd/things.example.com {WAIT}")
     assert await kubectl("apply -f -", thing(replicas=2)) == "thing.example.com/one created\n"
@@ -126,7 +118,7 @@ async def test_a_definition_and_its_objects(kubectl: Kubectl) -> None:
     assert "no matches for kind" in await kubectl("apply -f -", thing() | {"kind": "Nothing"}, code=1)
 
 
-async def test_server_side_apply_and_its_conflicts(kubectl: Kubectl) -> None:
+async def test_server_side_apply_and_its_conflicts(kubectl: Typed) -> None:
     assert (
         await kubectl("apply --server-side -f -", config_map("a", x="1"))
         == "configmap/a serverside-applied\n"
@@ -138,7 +130,7 @@ async def test_server_side_apply_and_its_conflicts(kubectl: Kubectl) -> None:
     assert await kubectl("get cm a -o jsonpath={.data.x}") == "3"
 
 
-async def test_edits_of_every_kind(kubectl: Kubectl) -> None:
+async def test_edits_of_every_kind(kubectl: Typed) -> None:
     await kubectl("create -f -", config_map("a", x="1"))
     await kubectl("label cm a color=red")
     await kubectl('patch cm a -p {"data":{"y":"2"}}')
@@ -150,7 +142,7 @@ async def test_edits_of_every_kind(kubectl: Kubectl) -> None:
     assert "AlreadyExists" in await kubectl("create -f -", config_map("a"), code=1)
 
 
-async def test_pods_are_shown_described_and_waited_for(kubectl: Kubectl, api: Api) -> None:
+async def test_pods_are_shown_described_and_waited_for(kubectl: Typed, api: Api) -> None:
     pods = f"/api/v1/namespaces/{kubectl.namespace}/pods"
     await kubectl("apply -f -", pod("p", nodeName="n"))
     status = {
@@ -191,7 +183,7 @@ async def test_pods_are_shown_described_and_waited_for(kubectl: Kubectl, api: Ap
     assert await kubectl("delete pod p --force --grace-period=0") != ""
 
 
-async def test_a_watch_prints_rows_as_they_come(kubectl: Kubectl, api: Api) -> None:
+async def test_a_watch_prints_rows_as_they_come(kubectl: Typed, api: Api) -> None:
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods"
     await api.post(path, pod("p", nodeName="n"))
     watching = asyncio.create_task(kubectl(f"wait pod/p --for=jsonpath={{.status.phase}}=Running {WAIT}"))
@@ -202,7 +194,7 @@ async def test_a_watch_prints_rows_as_they_come(kubectl: Kubectl, api: Api) -> N
     assert (header.split()[0], row.split()[:3]) == ("NAME", ["p", "0/1", "Running"])
 
 
-async def test_general_questions(kubectl: Kubectl) -> None:
+async def test_general_questions(kubectl: Typed) -> None:
     assert "v1.35" in await kubectl("version")
     assert "deployments" in await kubectl("api-resources --api-group=apps")
     assert "containers\t<[]Container> -required-" in await kubectl("explain pod.spec")
@@ -210,7 +202,7 @@ async def test_general_questions(kubectl: Kubectl) -> None:
     assert "docs/devcluster.md" in await kubectl("get --raw /api/v1/namespaces/x/pods/p/exec", code=1)
 
 
-async def test_dry_run_and_deletion(kubectl: Kubectl) -> None:
+async def test_dry_run_and_deletion(kubectl: Typed) -> None:
     output = await kubectl("apply --dry-run=server -f -", config_map("a"))
     assert output == "configmap/a created (server dry run)\n"
     assert "not found" in await kubectl("get cm a", code=1)
@@ -219,7 +211,7 @@ async def test_dry_run_and_deletion(kubectl: Kubectl) -> None:
     assert deleted.endswith('namespace "gone" deleted\n')
 
 
-async def test_what_kubectl_sends_as_protobuf(kubectl: Kubectl) -> None:
+async def test_what_kubectl_sends_as_protobuf(kubectl: Typed) -> None:
     assert await kubectl("create configmap a --from-literal=x=1") == "configmap/a created\n"
     assert await kubectl("create secret generic s --from-literal=k=v") == "secret/s created\n"
     found = json.loads(await kubectl("get cm/a secret/s -o json"))["items"]
@@ -260,7 +252,7 @@ CREATED: dict[str, tuple[str, str, object]] = {
 }
 
 
-async def test_kubectl_creates(kubectl: Kubectl) -> None:
+async def test_kubectl_creates(kubectl: Typed) -> None:
     for command in CREATED:
         assert "created" in await kubectl(f"create {command}")
     names = " ".join(name for name, _, _ in CREATED.values())

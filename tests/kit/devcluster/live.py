@@ -21,6 +21,7 @@ from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Event, Pod, Service
 from elasticjob.kube.operator.operator import Operator
 from lab.processes import run
+from lab.running import running
 from lab.waiting import PATIENCE
 
 T = TypeVar("T")
@@ -130,24 +131,12 @@ async def live(state: Path, *, nodes: tuple[VirtualNode, ...] | None = None) -> 
     ):
         operator = Operator(client, name="watcher", probes=None, signals=False, grace=0.1)
         changed = asyncio.Event()
-        caches = [operator.cache(kind) for kind in (POD, EVENT, SERVICE, ENDPOINT_SLICE)]
+        caches: Any = [operator.cache(kind) for kind in (POD, EVENT, SERVICE, ENDPOINT_SLICE)]
         for cache in caches:
             cache.subscribe(lambda change: changed.set())
-        watching = asyncio.create_task(operator.run())
-        await operator.wait_started()
-        try:
-            yield Live(
-                cluster,
-                client,
-                operator.cache(POD),
-                operator.cache(EVENT),
-                operator.cache(SERVICE),
-                operator.cache(ENDPOINT_SLICE),
-                changed,
-            )
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+        async with running(operator):
+            pods, events, services, slices = caches
+            yield Live(cluster, client, pods, events, services, slices, changed)
 
 
 async def kubectl(cluster: DevCluster, *words: str) -> tuple[int, str]:

@@ -80,18 +80,6 @@ async def following(
 
 
 @asynccontextmanager
-async def running(operator: Operator) -> AsyncIterator[Operator]:
-    """An operator, from the moment that all has started."""
-    task = asyncio.create_task(operator.run())
-    try:
-        await operator.wait_started()
-        yield operator
-    finally:
-        operator.stop()
-        await task
-
-
-@asynccontextmanager
 async def away(served: Served) -> AsyncIterator[None]:
     """The API server is killed; at the end of the block it is back, with all that it had stored."""
     if isinstance(served, RealServed):

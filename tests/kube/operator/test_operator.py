@@ -20,9 +20,9 @@ from elasticjob.kube.objects.views import CONFIG_MAP, NODE, SECRET
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.operator.rungroup import Group
 from lab.build.objects import bookmark, event, manifest
+from lab.running import running
 from lab.waiting import PATIENCE
 from tests.kit.kube.stub import Answer, Stub, stream, until
-from tests.kit.traps.operators import running
 
 READY = stream(event("ADDED", manifest("a")), bookmark(5, initial_done=True))
 

@@ -20,9 +20,10 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, CRD, SERVICE_ACCOUNT
 from elasticjob.kube.testing import Answer, Fault, FaultProxy, asking, failure, html
 from lab.clusters.served import Served
+from lab.running import running
 from tests.kit.crd.posting import crd_of, established
 from tests.kit.kube.stub import until
-from tests.kit.traps.operators import PAUSE, WATCHES, following, make, operator_of, results, running, versions
+from tests.kit.traps.operators import PAUSE, WATCHES, following, make, operator_of, results, versions
 
 BLOB: Kind[Manifest] = Kind("traps.example.org", "v1", "Thing", "things", dict)
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

@@ -13,8 +13,9 @@ from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, SECRET
 from elasticjob.kube.testing import FaultProxy, Late, asking
+from lab.running import running
 from tests.kit.kube.stub import until
-from tests.kit.traps.operators import errors, for_maps, make, operator_of, results, running, total
+from tests.kit.traps.operators import errors, for_maps, make, operator_of, results, total
 
 
 async def change(client: Client, namespace: str, name: str, **data: str) -> str:

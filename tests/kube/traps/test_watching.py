@@ -21,9 +21,10 @@ from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, SECRET
 from elasticjob.kube.testing import Answer, CutAfter, Fault, FaultProxy, Refuse, Stall, asking, failure, html
 from lab.clusters.served import Served
+from lab.running import running
 from lab.waiting import PATIENCE
 from tests.kit.kube.stub import until
-from tests.kit.traps.operators import PAUSE, WATCHES, away, following, make, operator_of, running, versions
+from tests.kit.traps.operators import PAUSE, WATCHES, away, following, make, operator_of, versions
 
 GONE = failure(410, "Expired", "too old resource version")
 GONE_EVENT = Answer(200, body=b'{"type":"ERROR","object":%s}\n' % GONE.body)

@@ -31,11 +31,12 @@ from elasticjob.kube.webhook.server import Policy, Problem, Review, Webhook, Web
 from lab import waiting
 from lab.clusters.served import Served
 from lab.processes import Process
+from lab.running import running
 from lab.troubles.switch import Switch
 from lab.waiting import PATIENCE, PAUSE
 from tests.kit.kube.stub import until
 from tests.kit.kube.tls import shown, trusting
-from tests.kit.traps.operators import for_maps, operator_of, running
+from tests.kit.traps.operators import for_maps, operator_of
 from tests.kit.traps.terms import within
 
 QUICK = Policy(settle=timedelta(seconds=6), look=timedelta(seconds=0.1), poll=timedelta(seconds=0.02))

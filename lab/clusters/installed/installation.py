@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,10 +25,10 @@ READY: Final = f"--timeout={2 * PATIENCE:.0f}s"
 
 
 @dataclass
-class Site:
-    """The node with the operator in it, and what happened there."""
+class Installation:
+    """The machine with the operator in it, and what happened there."""
 
-    node: Machine
+    machine: Machine
     kubectl: Kubectl
     store: Store
     rows: list[timeline.Row] = field(default_factory=list)
@@ -38,9 +42,35 @@ class Site:
     def load(self, name: str, tag: str = __version__) -> Image:
         """Have an image of ours on the node."""
         image = images.build(name, self.store, tag)
-        self.node.load(image, self.store)
+        self.machine.load(image, self.store)
         self.loaded[name, tag] = image
         return image
+
+    @contextmanager
+    def timed(self, event: str, did: str) -> Iterator[None]:
+        """Note how long the block took."""
+        began = time.time()
+        yield
+        self.rows.append(timeline.Row(0.0, event, did, time.time() - began))
+
+    @asynccontextmanager
+    async def beside(self, program: str, *values: str, env: tuple[str, ...] = ()) -> AsyncIterator[str]:
+        """Have another program of the chart beside the operator, with variables; yields its host."""
+        kubectl, deployment = self.kubectl, f"deployment/elasticjob-{program}"
+        old = await kubectl.names("pods", SYSTEM)
+        upgrade = ("upgrade", "elasticjob", str(CHART), "-n", SYSTEM, "--set", ",".join(values))
+        await asyncio.to_thread(helm, *upgrade, kubeconfig=kubectl.kubeconfig)
+        try:
+            if env:
+                await kubectl("-n", SYSTEM, "set", "env", deployment, *env)
+            for each in (deployment, OPERATOR):
+                await kubectl("-n", SYSTEM, "rollout", "status", each, READY)
+            # an operator that still leads would know nothing of it
+            await kubectl("-n", SYSTEM, "wait", "--for=delete", READY, *old)
+            path = "jsonpath={.spec.clusterIP}"
+            yield await kubectl("-n", SYSTEM, "get", "service", f"elasticjob-{program}", "-o", path)
+        finally:
+            await asyncio.to_thread(self.install)
 
     def install(self) -> None:
         """Install the operator as a user does, with Helm where it is, and wait until both replicas are ready.
@@ -57,9 +87,8 @@ class Site:
         else:
             kubectl(*apply, "-k", str(ROOT / "config"))
         kubectl("-n", SYSTEM, "delete", "pods", "--field-selector=status.phase=Failed")  # of an earlier run
-        kubectl(
-            "-n", SYSTEM, "rollout", "restart", OPERATOR
-        )  # the image of that tag may be another than last time
+        # the image of that tag may be another than last time
+        kubectl("-n", SYSTEM, "rollout", "restart", OPERATOR)
         kubectl("-n", SYSTEM, "rollout", "status", OPERATOR, READY)
 
     def _forget_what_has_no_owner(self) -> None:
