@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.pods import Server
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.common import KEYS_SUFFIX
@@ -42,8 +43,10 @@ from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.controllers.settings import Settings
 from elasticjob.controllers.trainingjob import controller as trainings
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
+from elasticjob.kube.controller.controller import Controller
 from elasticjob.kube.election.election import Election
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.owner import Owner
@@ -104,16 +107,57 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         new_token,
     )
     operator.add(keys, Group.OTHERS)
-    orphans, provision, rush = Orphans(client, caches, now), _provision(settings), Rush()
+    dijobs_, queues = operator.cache(DIJOB), _queues(operator, settings)
+    found = controllers(
+        client,
+        caches,
+        dijobs_,
+        queues,
+        applier,
+        counters,
+        now,
+        provision=_provision(settings),
+        token=keys.token,
+        di_server=Server(settings.di_server, settings.di_server_version),
+        di_key=_key_of_di_server(settings, keys),
+        di_graceful=settings.di_graceful,
+        concurrency=settings.concurrency,
+    )
+    for each in found:
+        operator.add(each)
+    reconcile_trainings = trainings.TrainingJobReconciler(
+        operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
+    )
+    operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
+    return operator
+
+
+def controllers(
+    client: Client,
+    caches: Caches,
+    dijobs_: Cache[DIJob],
+    queues: Queues,
+    applier: Callable[[str], Applier],
+    counters: Counters,
+    now: Callable[[], datetime],
+    *,
+    provision: Provision,
+    token: Callable[[str], str],
+    di_server: Server,
+    concurrency: int,
+    di_key: Callable[[], bytes] = bytes,
+    di_graceful: bool = False,
+) -> Iterator[Controller]:
+    """Yield the controllers of ElasticJobs, DIJobs and their queues, over caches that anything may fill."""
+    orphans, rush = Orphans(client, caches, now), Rush()
 
     def master(job: ElasticJob) -> Manifest:
         spec: Manifest = master_pod(job, Node(MASTER, 0), provision).manifest["spec"]
         return spec
 
-    found = DIJobCaches(operator.cache(DIJOB), caches.pods, caches.services)
-    queues, sources = _queues(operator, settings), Sources(caches, found.jobs, master)
-    kinds = [make(sources) for make in KINDS]
-    admissions = {each.kind: Admission(queues, each) for each in kinds}
+    sources = Sources(caches, dijobs_, master)
+    admissions = {each.kind: Admission(queues, each) for each in (make(sources) for make in KINDS)}
+    own = admissions[ELASTICJOB]
     reconcile_job = jobs.JobReconciler(
         caches,
         applier(jobs.MANAGER),
@@ -121,45 +165,32 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         provision,
         counters,
         now,
-        keys.token,
+        token,
         GangApis(client, now),
-        admissions[ELASTICJOB],
+        own,
         rush=rush,
     )
     reconcile_nodes = nodes.NodesReconciler(
-        caches,
-        applier(nodes.MANAGER),
-        orphans,
-        now,
-        rooms=Rooms(caches),
-        admission=admissions[ELASTICJOB],
-        rush=rush,
+        caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=own, rush=rush
     )
-    reconcile_plans = plans.PlansReconciler(
-        caches, applier(plans.MANAGER), counters, now, admissions[ELASTICJOB]
-    )
-    reconcile_trainings = trainings.TrainingJobReconciler(
-        operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
-    )
+    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, own)
     reconcile_dijobs = dijobs.DIJobReconciler(
-        found,
+        DIJobCaches(dijobs_, caches.pods, caches.services),
         applier(dijobs.MANAGER),
         now,
-        Server(settings.di_server, settings.di_server_version),
+        di_server,
         counters.dijobs,
-        _key_of_di_server(settings, keys),
-        settings.di_graceful,
+        di_key,
+        di_graceful,
         admissions[DIJOB],
     )
-    operator.add(jobs.controller(reconcile_job, settings.concurrency))
-    operator.add(nodes.controller(reconcile_nodes, settings.concurrency))
-    operator.add(plans.controller(reconcile_plans, settings.concurrency))
+    yield jobs.controller(reconcile_job, concurrency)
+    yield nodes.controller(reconcile_nodes, concurrency)
+    yield plans.controller(reconcile_plans, concurrency)
     for each in admissions.values():
         workloads = queue.QueueReconciler(client, each, applier(queue.MANAGER), now)
-        operator.add(queue.controller(workloads, settings.concurrency))
-    operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
-    operator.add(dijobs.controller(reconcile_dijobs, settings.concurrency))
-    return operator
+        yield queue.controller(workloads, concurrency)
+    yield dijobs.controller(reconcile_dijobs, concurrency)
 
 
 def _key_of_di_server(settings: Settings, keys: Keys) -> Callable[[], bytes]:

@@ -14,7 +14,8 @@ from typing import Any, Final
 import yaml
 
 from elasticjob.api.core import definitions
-from hack.generate.json_schemas import LOCAL, Schema, built_in
+from hack.generate.core.openapi import Schema
+from hack.generate.json_schemas import LOCAL, built_in
 from hack.generate.pages import table
 from lab.paths import ROOT
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from elasticjob.api.core import definitions
+from hack.generate.core.openapi import REFERENCE, Schema, references
 
-REFERENCE: Final = "#/definitions/"
 LOCAL: Final = "#/$defs/"
 LOOSE: Final[Mapping[str, Mapping[str, Any]]] = {
     "Quantity": {"type": ["string", "number"]},
@@ -24,8 +24,6 @@ LOOSE: Final[Mapping[str, Mapping[str, Any]]] = {
 KEPT: Final = frozenset(
     {"type", "enum", "required", "minimum", "maximum", "minLength", "maxLength", "pattern", "minItems"}
 )
-
-Schema = dict[str, Any]
 
 
 def closed(schema: Mapping[str, Any]) -> Schema:
@@ -60,16 +58,6 @@ def built_in(*names: str) -> Schema:
         found[name] = dict(LOOSE[short]) if short in LOOSE else closed(definitions()[name])
         missing += [each.removeprefix(LOCAL) for each in references(found[name])]
     return found
-
-
-def references(schema: Any) -> list[str]:
-    """Return what a schema refers to."""
-    if isinstance(schema, list):
-        return [each for item in schema for each in references(item)]
-    if not isinstance(schema, dict):
-        return []
-    own = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
-    return own + [each for item in schema.values() for each in references(item)]
 
 
 def of_definition(crd: Mapping[str, Any], version: str) -> Schema:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Final
 import yaml
 
 from hack.releases.distributions import build
+from lab.clusters.images.carried import uv
 
 DEMO: Final = ("demo", "--plain", "--epochs", "30")
 """A shorter training than the demo's own."""
@@ -50,12 +50,12 @@ def run(folder: Path, *command: str) -> str:
 
 def install(wheel: Path, extra: str, folder: Path, python: str) -> None:
     """Install a wheel with an extra into a new environment by uv; print seconds and size."""
-    if not (uv := shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))):
+    if not (program := uv()):
         raise SystemExit("uv is not on PATH: it installs without fetching torch again (pip install uv)")
     began, venv = time.monotonic(), folder / "venv"
-    subprocess.run([uv, "venv", "--quiet", "--python", python, str(venv)], check=True)
+    subprocess.run([program, "venv", "--quiet", "--python", python, str(venv)], check=True)
     wanted = f"elasticjob[{extra}] @ {wheel.as_uri()}"
-    installing = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), wanted]
+    installing = [program, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), wanted]
     subprocess.run(installing, check=True)
     size = sum(file.stat().st_size for file in venv.rglob("*") if file.is_file()) / 1_000_000
     print(f"{time.monotonic() - began:5.1f} s  installed elasticjob[{extra}]: {size:,.0f} MB", flush=True)

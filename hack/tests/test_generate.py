@@ -27,11 +27,6 @@ def generated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "manifest", manifest)
 
 
-def test_what_is_generated_is_up_to_date() -> None:
-    for declaration in DECLARATIONS:
-        assert crd_path(declaration).read_text() == crd_text(declaration)
-
-
 @pytest.mark.parametrize("detail", Detail)
 def test_every_detail_fits_a_client_side_apply(detail: Detail) -> None:
     assert max(len(crd_text(declaration, detail)) for declaration in DECLARATIONS) < 250_000

@@ -122,10 +122,5 @@ def _parser(known: Catalog) -> argparse.ArgumentParser:
 
 
 def _fail(text: str, code: int = FAILED) -> int:
-    print(
-        "\n".join(
-            f"error: {line}" if not number else f"  {line}" for number, line in enumerate(text.splitlines())
-        ),
-        file=sys.stderr,
-    )
+    print("error: " + "\n  ".join(text.splitlines()), file=sys.stderr)
     return code

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from elasticjob.devcluster.node.container.identity import Server, kubeconfig, write_private
 from elasticjob.devcluster.server import ApiServer
+from elasticjob.devcluster.server.auth.attributes import attributes_of
 from elasticjob.kube.client.credentials import Config, Static
 from lab.clusters.cluster import Cluster
 from lab.clusters.plane.audit import Audited
@@ -23,7 +24,7 @@ from lab.clusters.plane.controlplane import ControlPlane
 
 ADMIN = "admin"
 MASTERS = ("system:masters",)
-WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class Served(Cluster, Protocol):
@@ -102,39 +103,25 @@ async def devcluster_server(folder: Path) -> AsyncIterator[DevServed]:
 
 def audited(request: web.Request, body: bytes, user: str, began: datetime, code: int) -> Audited:
     """A request in the words of the real server's audit log."""
-    group, namespace, resource, name, subresource = parsed(request.path)
-    verb = WRITES[request.method]
-    if verb == "create" and not name and code != HTTPStatus.FORBIDDEN:  # refused before it was read
-        name = _named(body)
-    if verb == "delete" and not name:
-        verb = "deletecollection"
+    about = attributes_of(request.method, request.path, request.query)
+    creates = (
+        about.verb == "create" and not about.name and code != HTTPStatus.FORBIDDEN
+    )  # else it was not read
     return Audited(
         began,
         datetime.now(UTC),
         user,
         request.headers.get("User-Agent", ""),
         request.remote or "",
-        verb,
-        group,
-        resource,
-        subresource,
-        namespace,
-        name,
+        about.verb,
+        about.group,
+        about.resource,
+        about.subresource,
+        about.namespace,
+        _named(body) if creates else about.name,
         code,
         request.path_qs,
     )
-
-
-def parsed(path: str) -> tuple[str, str, str, str, str]:
-    """Group, namespace, resource, name and subresource of a path; "" for absent parts."""
-    parts = path.strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 1:
-        namespace = rest[1]
-        rest = rest[2:] if len(rest) > 2 and rest[2] not in ("status", "finalize") else rest
-    resource, name, subresource = (*rest, "", "")[:3]
-    return group, namespace, resource, name, subresource
 
 
 def _named(body: bytes) -> str:

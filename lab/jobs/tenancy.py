@@ -31,9 +31,10 @@ from lab.jobs.pulse import Pulse
 from lab.processes import ProgramFailed
 from lab.programs.control_plane import Installed, installed
 from lab.story import Draws, Job, Length, Scene, Story, Weights
-from lab.troubles.tenant import ACTIONS, HOME, OWNED, Act, Tenant, believed, stolen, taken_over
+from lab.troubles.tenant import ACTIONS, HOME, Act, Tenant, believed, stolen, taken_over
 from lab.troubles.tenant import JOBS as KINDS
 from lab.truths.programs import Use, Watched, have_ended, have_logged, used
+from lab.truths.status import OWNED
 
 PAUSE: Final = 0.25
 """Seconds between two actions, at most: our programs are to see many states, not only the last one."""

@@ -34,7 +34,6 @@ from elasticjob.kube.objects.views import (
     POD,
     POD_DISRUPTION_BUDGET,
     ROLE,
-    ROLE_BINDING,
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
@@ -47,6 +46,7 @@ from lab.processes import Process
 from lab.programs.control_plane import Installed
 from lab.story import Trouble
 from lab.troubles import rubbish
+from lab.truths.status import OWNED
 
 HOME: Final = "hostile"
 GOES: Final = "hostile-too"
@@ -59,10 +59,6 @@ LIVING: Final = {"ElasticJob": 5, "TrainingJob": 2, "DIJob": 2, "ScalePlan": 12,
 """How many objects of a kind the tenant keeps, pods by hand: beyond, the oldest goes first."""
 JOBS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, TRAININGJOB, DIJOB)
 OURS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD)
-OWNED: Final[tuple[Kind[Any], ...]] = (
-    *(JOBRESOURCE, SCALEPLAN, POD, SERVICE, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING),
-    *(NETWORK_POLICY, CONFIG_MAP, POD_DISRUPTION_BUDGET),
-)
 
 
 @dataclass

@@ -21,6 +21,7 @@ from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     NETWORK_POLICY,
     POD,
+    POD_DISRUPTION_BUDGET,
     ROLE,
     ROLE_BINDING,
     SECRET,
@@ -32,16 +33,8 @@ from lab.jobs.gauges import Sample, growth
 from lab.story import Truth
 
 OWNED: tuple[Kind[Any], ...] = (
-    JOBRESOURCE,
-    SCALEPLAN,
-    POD,
-    SERVICE,
-    SECRET,
-    SERVICE_ACCOUNT,
-    ROLE,
-    ROLE_BINDING,
-    NETWORK_POLICY,
-    CONFIG_MAP,
+    *(JOBRESOURCE, SCALEPLAN, POD, SERVICE, SECRET, SERVICE_ACCOUNT, ROLE, ROLE_BINDING),
+    *(NETWORK_POLICY, CONFIG_MAP, POD_DISRUPTION_BUDGET),
 )
 """All kinds of objects that the operator creates for a job."""
 KINDS: tuple[Kind[Any], ...] = (ELASTICJOB, *OWNED)

@@ -115,9 +115,7 @@ class Kueue:
             self.tell(workload, QuotaReserved=("False", "Inadmissible"))
 
     def _stopped(self, workload: Manifest) -> list[tuple[str, str]]:
-        local = self.server.found(
-            LOCAL_QUEUE, workload["spec"]["queueName"], workload["metadata"]["namespace"]
-        )
+        local = self._local(workload)
         if local is None:
             return [("LocalQueueStopped", "Hold")]
         queue = self.server.found(CLUSTER_QUEUE, local["spec"]["clusterQueue"])
@@ -130,10 +128,12 @@ class Kueue:
     def queue_of(self, workload: Manifest) -> str:
         if admission := workload.get("status", {}).get("admission"):
             return str(admission["clusterQueue"])
-        local = self.server.found(
-            LOCAL_QUEUE, workload["spec"]["queueName"], workload["metadata"]["namespace"]
-        )
+        local = self._local(workload)
         return str(local["spec"]["clusterQueue"]) if local else ""
+
+    def _local(self, workload: Manifest) -> Manifest | None:
+        namespace = workload["metadata"]["namespace"]
+        return self.server.found(LOCAL_QUEUE, workload["spec"]["queueName"], namespace)
 
     def _cycle(self) -> bool:
         """Look at the head of each queue; returns whether the next heads may be others."""

@@ -14,35 +14,22 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.pods import Server as DIServer
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.dijob import controller as dijobs
-from elasticjob.controllers.dijob.seen import Caches as DIJobCaches
-from elasticjob.controllers.elasticjob import controller as jobs
-from elasticjob.controllers.elasticjob.master import Provision, master_pod
-from elasticjob.controllers.jobresource import controller as nodes
-from elasticjob.controllers.jobresource.room import Rooms
-from elasticjob.controllers.kueue import controller as queue
-from elasticjob.controllers.kueue.admission import Admission
-from elasticjob.controllers.kueue.kinds.dijob import DIJobs
-from elasticjob.controllers.kueue.kinds.elasticjob import ElasticJobs
+from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
+from elasticjob.controllers.main import controllers
 from elasticjob.controllers.metrics import Counters
-from elasticjob.controllers.nodes.relaunch import Node
-from elasticjob.controllers.parts.gangs.served import GangApis
-from elasticjob.controllers.parts.names import MASTER
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
-from elasticjob.controllers.passes.orphans import Orphans
-from elasticjob.controllers.scaleplan import controller as plans
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Event, Listed, Removed, Restarted, Synced, Upserted
 from elasticjob.kube.cache.wire import Item, item_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
-from elasticjob.kube.controller.controller import Controller, Runner
+from elasticjob.kube.controller.controller import Runner
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
@@ -116,11 +103,24 @@ class Operator:
         made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in (*KINDS, DIJOB, *KUEUES)}
         self.watches = {name: Watch(found, chance) for name, found in made.items()}
         caches = Caches(*(made[kind.resource] for kind in KINDS))
-        clock, metrics = server.clock, metrics_of_all()
-        self.runners = [
-            Runner(each, made, clock=clock, metrics=metrics, chance=chance.random)
-            for each in controllers(server, caches, made, has_workloads)
-        ]
+        workloads, locals_, clusters, flavors, cohorts = (made[kind.resource] for kind in KUEUES)
+        queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=has_workloads)
+        client, clock = cast(Client, server), server.clock
+        found = controllers(
+            client,
+            caches,
+            made[DIJOB.resource],
+            queues,
+            lambda manager: Applier(client, cast(Recorder, Nobody()), manager, caches),
+            Counters(CollectorRegistry()),
+            clock.now,
+            provision=Provision("image", requests={"cpu": "1"}),
+            token=str,
+            di_server=DIServer(),
+            concurrency=2,
+        )
+        metrics, draw = metrics_of_all(), chance.random
+        self.runners = [Runner(each, made, clock=clock, metrics=metrics, chance=draw) for each in found]
         server.listen(self._heard)
         for name, watch in self.watches.items():
             watch.begin(list(server.objects.get(name, {}).values()), server.version)
@@ -137,50 +137,6 @@ class Operator:
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
-
-
-def controllers(
-    server: Server, caches: Caches, made: dict[str, Cache[Any]], has_workloads: Stays
-) -> list[Controller]:
-    """The controllers that jobs in queues need, put together as `controllers/main.py` does."""
-    client, now = cast(Client, server), server.clock.now
-
-    def applier(manager: str) -> Applier:
-        return Applier(client, cast(Recorder, Nobody()), manager, caches)
-
-    orphans, provision = Orphans(client, caches, now), Provision("image", requests={"cpu": "1"})
-
-    def master(job: ElasticJob) -> Manifest:
-        spec: Manifest = master_pod(job, Node(MASTER, 0), provision).manifest["spec"]
-        return spec
-
-    workloads, locals_, clusters, flavors, cohorts = (made[kind.resource] for kind in KUEUES)
-    queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=has_workloads)
-    admission = Admission(queues, ElasticJobs(caches, master))
-    counters = Counters(CollectorRegistry())
-    served = GangApis(client, now)
-    reconcile_job = jobs.JobReconciler(
-        caches, applier(jobs.MANAGER), orphans, provision, counters, now, str, served, admission
-    )
-    reconcile_nodes = nodes.NodesReconciler(
-        caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=admission
-    )
-    reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, admission)
-    reconcile_queue = queue.QueueReconciler(client, admission, applier(queue.MANAGER), now)
-    found = DIJobCaches(made[DIJOB.resource], caches.pods, caches.services)
-    of_dijobs = Admission(queues, DIJobs(found.jobs, caches.pods))
-    reconcile_queue_of_dijobs = queue.QueueReconciler(client, of_dijobs, applier(queue.MANAGER), now)
-    reconcile_dijobs = dijobs.DIJobReconciler(
-        found, applier(dijobs.MANAGER), now, DIServer(), counters.dijobs, admission=of_dijobs
-    )
-    return [
-        jobs.controller(reconcile_job, 2),
-        nodes.controller(reconcile_nodes, 2),
-        plans.controller(reconcile_plans, 2),
-        queue.controller(reconcile_queue, 2),
-        queue.controller(reconcile_queue_of_dijobs, 2),
-        dijobs.controller(reconcile_dijobs, 2),
-    ]
 
 
 @cache

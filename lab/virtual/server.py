@@ -27,6 +27,7 @@ from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE
 from lab.build.objects import as_item, bookmark, event
+from lab.truths.quota import is_true
 
 Listener = Callable[[str, Manifest | None, Manifest | None], None]
 """Called with each change: the resource, and the object before and after."""
@@ -374,18 +375,13 @@ async def _each(lines: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
 
 def _check_workload(old: Manifest, new: Manifest) -> None:
     """Kueue's webhook."""
-    reserved = _condition(new, "QuotaReserved") == "True"
+    reserved = is_true(new, "QuotaReserved")
     if reserved and not new.get("status", {}).get("admission"):
         raise Forbidden(403, "Forbidden", "status.admission: Required value")
-    if reserved and _condition(old, "QuotaReserved") == "True":
+    if reserved and is_true(old, "QuotaReserved"):
         before, after = old["spec"]["podSets"], new["spec"]["podSets"]
         if [each["template"] for each in before] != [each["template"] for each in after]:
             raise Forbidden(403, "Forbidden", "spec.podSets: field is immutable")
-
-
-def _condition(workload: Manifest, type_: str) -> str:
-    found = workload.get("status", {}).get("conditions", [])
-    return next((each["status"] for each in found if each["type"] == type_), "")
 
 
 def _key(stored: Manifest) -> Key:

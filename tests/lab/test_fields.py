@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from lab.clusters.plane.kueue import why_missing
+from lab.incumbents import batch
+from lab.incumbents.batch_play import Side
 from lab.incumbents.kueue import unplaced
 from lab.incumbents.kueue.acts import ACTS
 from lab.incumbents.kueue.fields import gaps
@@ -33,3 +35,8 @@ def test_stories_are_written_in_words_that_there_are() -> None:
         lines = [*story.before, *(line for some in acts for line in some)]
         words = {(each if isinstance(each, str) else next(iter(each))).split()[0] for each in lines}
         assert words <= ACTS.keys()
+
+
+def test_acts_of_a_job_are_methods() -> None:
+    acts = [str(act).split()[0] for story in batch.STORIES.values() for act in story.get("acts", ())]
+    assert {*acts} <= {name for name in vars(Side) if not name.startswith("_")}

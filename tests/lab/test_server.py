@@ -122,11 +122,7 @@ async def test_both_servers_answer_alike(seed: int) -> None:
             verb, name, body, how = request(chance, number)
             answers = [await side.ask(verb, name, dict(body), **how) for side in (ours, real)]
             assert answers[0] == answers[1], f"{number}: {verb} {name} {body} {how}"
-
-        async def told() -> bool:
-            return len(ours.changes) == len(real.changes)
-
-        await until(told, "both watches tell of as many changes")
+        await until(lambda: len(ours.changes) == len(real.changes), "both watches tell of as many changes")
         heard = [
             [
                 [side.stable(side.cache.view(item)) if item else None for item in (each.old, each.new)]

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from elasticjob.api.core import POD_TEMPLATE_SPEC, definitions
+from hack.generate.core.openapi import REFERENCE, Schema, closure
 
 ROOTS = (POD_TEMPLATE_SPEC, "io.k8s.apimachinery.pkg.apis.meta.v1.Condition")
-REFERENCE = "#/definitions/"
-CORRECTED: dict[str, dict[str, Any]] = {
+CORRECTED: dict[str, Schema] = {
     "IntOrString": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
     "Quantity": {"anyOf": [{"type": "integer"}, {"type": "number"}, {"type": "string"}]},
     "FieldsV1": {"type": "object", "additionalProperties": True},
@@ -61,31 +61,25 @@ def core_models() -> str:
         return target.read_text()
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Schema:
     """Return one JSON schema with ROOTS and all they refer to, corrected and with short names."""
-    found: dict[str, dict[str, Any]] = {}
-    waiting = list(ROOTS)
-    while waiting:
-        name = waiting.pop()
-        if short(name) not in found:
-            found[short(name)] = converted(CORRECTED.get(short(name), definitions()[name]), waiting)
+    published = {name: CORRECTED.get(short(name), each) for name, each in definitions().items()}
+    found = {short(name): converted(published[name]) for name in closure(published, iter(ROOTS))}
     return {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": dict(sorted(found.items()))}
 
 
-def converted(node: Any, waiting: list[str]) -> Any:
-    """Return a schema with short references and only standard keys; append to `waiting` what it refers to."""
+def converted(node: Any) -> Any:
+    """Return a schema with short references and only standard keys."""
     if isinstance(node, list):
-        return [converted(value, waiting) for value in node]
+        return [converted(value) for value in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        name = node["$ref"].removeprefix(REFERENCE)
-        waiting.append(name)
-        return {"$ref": REFERENCE + short(name)}
+        return {"$ref": REFERENCE + short(node["$ref"].removeprefix(REFERENCE))}
     kept = {
         key: value for key, value in node.items() if not key.startswith("x-kubernetes-") and key != "format"
     }
-    return {key: converted(value, waiting) for key, value in kept.items()}
+    return {key: converted(value) for key, value in kept.items()}
 
 
 def short(name: str) -> str:

@@ -100,13 +100,13 @@ def _installed(requirements: Sequence[str], pins: Sequence[str], site: Path, ver
     """Return a folder with the packages for a Python, by uv."""
     if site.exists():
         return site
-    if not (uv := shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))):
+    if not (program := uv()):
         raise interpreter.Missing("uv is not installed, which installs for other Pythons: run hack/setup")
     site.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=site.parent) as made:
         constraints = Path(made, "constraints.txt")
         constraints.write_text("\n".join(pins))
-        command = [uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--target", f"{made}/site"]
+        command = [program, "pip", "install", "--quiet", "--only-binary", ":all:", "--target", f"{made}/site"]
         command += ["--python-version", version, "--constraints", str(constraints), "--link-mode", "copy"]
         done = subprocess.run(
             [*command, "--python", sys.executable, *requirements], capture_output=True, text=True, check=False
@@ -115,6 +115,11 @@ def _installed(requirements: Sequence[str], pins: Sequence[str], site: Path, ver
             raise interpreter.Missing(f"no wheels for Python {version}: {done.stderr.strip()}")
         Path(made, "site").rename(site)
     return site
+
+
+def uv() -> str | None:
+    """Return the path of uv: of PATH, or of this environment."""
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
 def _is_pure(metadata: Path) -> bool:

@@ -117,16 +117,10 @@ def pause(store: Store) -> Image:
         raise binaries.Missing("there is no Go on PATH: the image of pods' first process is built with it")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "pause")
-        command = [
-            go.path,
-            "build",
-            "-trimpath",
-            "-ldflags=-s -w -buildid=",
-            "-buildvcs=false",
-            "-o",
-            str(program),
-        ]
-        subprocess.run(command, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
+        flags = "-trimpath", "-ldflags=-s -w -buildid=", "-buildvcs=false", "-o", str(program)
+        subprocess.run(
+            [go.path, "build", *flags], cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, check=True
+        )
         layer = store.layer({"/pause": File(program.read_bytes(), 0o755)})
     return store.image(Recipe(PAUSE, entrypoint=("/pause",), user=f"{NOBODY}:{NOBODY}"), (layer,))
 

@@ -14,7 +14,7 @@ import os
 import platform
 import tarfile
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, cast
@@ -122,9 +122,7 @@ class Store:
 
     def put(self, content: bytes, media_type: str) -> Descriptor:
         """Keep a small blob."""
-        blob = Descriptor(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), media_type)
-        self._keep(blob, content)
-        return blob
+        return self._keep(lambda file: file.write(content), media_type)
 
     def layer(self, entries: Entries) -> Descriptor:
         """Return the layer with these entries; one whose files look unchanged is not written again."""
@@ -133,7 +131,7 @@ class Store:
             blob = Descriptor(**json.loads(known.read_text()))
             if self.path(blob).exists():
                 return blob
-        blob = self._write(entries)
+        blob = self._keep(lambda file: write_layer(entries, file), LAYER)
         known.write_text(json.dumps(vars(blob)))
         return blob
 
@@ -168,19 +166,15 @@ class Store:
             if f"sha256:{blob.name}" not in kept and blob.stat().st_mtime < older_than:
                 blob.unlink()
 
-    def _write(self, entries: Entries) -> Descriptor:
+    def _keep(self, write: Callable[[BinaryIO], object], media_type: str) -> Descriptor:
+        """Keep what a function writes, under its digest."""
         with tempfile.NamedTemporaryFile(dir=self._blobs, delete=False) as file:
-            hashed = _Hashed(cast(BinaryIO, file))
-            write_layer(entries, hashed)
-            blob = Descriptor(f"sha256:{hashed.digest.hexdigest()}", hashed.size, LAYER)
+            write(cast(BinaryIO, file))
+            file.seek(0)
+            digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+            blob = Descriptor(f"sha256:{digest}", file.tell(), media_type)
         Path(file.name).replace(self.path(blob))
         return blob
-
-    def _keep(self, blob: Descriptor, content: bytes) -> None:
-        if not self.path(blob).exists():
-            with tempfile.NamedTemporaryFile(dir=self._blobs, delete=False) as file:
-                file.write(content)
-            Path(file.name).replace(self.path(blob))
 
 
 def write_layer(entries: Entries, out: Any) -> None:
@@ -259,17 +253,3 @@ def _add(archive: tarfile.TarFile, path: str, entry: Entry) -> None:
 
 def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-class _Hashed:
-    """A stream that computes digest and size of its output."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = hashlib.sha256()
-        self.size = 0
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        self.size += len(data)
-        return self._file.write(data)

@@ -141,16 +141,9 @@ class KindNode:
 
     @cached_property
     def _access(self) -> dict[str, Any]:
-        words = (
-            str(self.kubectl),
-            f"--kubeconfig={self.kubeconfig}",
-            "config",
-            "view",
-            "--raw",
-            "-o",
-            "json",
-        )
-        found: dict[str, Any] = json.loads(self._called(*words).stdout)
+        words = "config", "view", "--raw", "-o", "json"
+        told = self._called(str(self.kubectl), f"--kubeconfig={self.kubeconfig}", *words)
+        found: dict[str, Any] = json.loads(told.stdout)
         return found
 
     def _prepare(self) -> None:

@@ -263,29 +263,15 @@ def error_file():
     return path and [os.path.basename(path), os.path.isdir(os.path.dirname(path)), os.path.exists(path)]
 
 
+def last(name, who):
+    """Write what is still there for code that runs when the script has ended."""
+    here = [callable(globals().get("write")), sys.modules["__main__"].__dict__ is globals()]
+    write(name, {who: here})
+
+
 def outlive():
     threading.main_thread().join()
-    write(
-        "thread",
-        {
-            "a thread after main": [
-                callable(globals().get("write")),
-                sys.modules["__main__"].__dict__ is globals(),
-            ]
-        },
-    )
-
-
-def last():
-    write(
-        "last",
-        {
-            "an exit handler": [
-                callable(globals().get("write")),
-                sys.modules["__main__"].__dict__ is globals(),
-            ]
-        },
-    )
+    last("thread", "a thread after main")
 
 
 if __name__ == "__main__":
@@ -300,5 +286,5 @@ if __name__ == "__main__":
         ):
             time.sleep(0.02)
         sys.exit(3)
-    atexit.register(last)
+    atexit.register(last, "last", "an exit handler")
     threading.Thread(target=outlive).start()

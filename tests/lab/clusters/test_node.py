@@ -100,18 +100,20 @@ def test_a_command_that_is_called_like_a_plugin_is_none(
     assert missing_packages() == {}
 
 
-def test_children_of_a_cgroup_get_the_controllers_that_it_has(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("cpu cpuset hugetlb io memory pids rdma\n")
-    (tmp_path / "cgroup.subtree_control").write_text("cpu cpuset memory pids\n")
+@pytest.mark.parametrize(
+    ("has", "passes_on", "written"),
+    [
+        pytest.param("cpu cpuset hugetlb io memory pids rdma", "cpu cpuset memory pids", "+hugetlb", id="v2"),
+        pytest.param("", "", "\n", id="hybrid"),
+    ],
+)
+def test_children_of_a_cgroup_get_the_controllers_that_it_has(
+    tmp_path: Path, has: str, passes_on: str, written: str
+) -> None:
+    (tmp_path / "cgroup.controllers").write_text(f"{has}\n")
+    (tmp_path / "cgroup.subtree_control").write_text(f"{passes_on}\n")
     host.pass_on_controllers(tmp_path)
-    assert (tmp_path / "cgroup.subtree_control").read_text() == "+hugetlb"
-
-
-def test_a_hybrid_machine_has_no_controllers_to_pass_on(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("\n")
-    (tmp_path / "cgroup.subtree_control").write_text("\n")
-    host.pass_on_controllers(tmp_path)
-    assert (tmp_path / "cgroup.subtree_control").read_text() == "\n"
+    assert (tmp_path / "cgroup.subtree_control").read_text() == written
 
 
 def test_a_container_whose_root_cgroup_is_in_use_is_told_what_to_do(
