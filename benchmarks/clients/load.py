@@ -13,10 +13,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.client import kubeconfig
-from elasticjob.kube.client.client import Client
 
 Manifest = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
@@ -155,25 +152,6 @@ async def all_of(calls: Iterable[Callable[[], Awaitable[object]]], at_once: int 
         for _ in range(at_once):
             workers.create_task(work())
     return time.monotonic() - began
-
-
-@asynccontextmanager
-async def followed(client: Client, cache: Cache[Any]) -> AsyncIterator[None]:
-    """Keep a cache in step with the server for as long as the block lasts."""
-    watching = asyncio.create_task(Informer(client, cache).run())
-    try:
-        await cache.wait_synced()
-        yield
-    finally:
-        watching.cancel()
-        await asyncio.wait({watching})
-
-
-def machine(name: str) -> Manifest:
-    """Return a machine that kwok plays."""
-    labels = {"kubernetes.io/hostname": name}
-    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 
 
 async def maps(server: Plain, namespace: str, count: int) -> None:

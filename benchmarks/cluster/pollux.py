@@ -1,30 +1,31 @@
-"""`pollux`: the 24 published workloads of the Pollux paper under the goodput planner, beside its results.
+"""The 24 published workloads of the Pollux paper under the goodput planner, beside its results.
 
 Source: Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021;
 traces and completion times of petuum/adaptdl, branch osdi21-artifact (Apache-2.0). 16 nodes of 4 GPUs, a plan
 each minute; a policy knows of a job what it has measured, and tries at most twice the GPUs that it has had.
 
     python -m benchmarks.cluster pollux --load 1.0
-    python -m benchmarks.cluster --jobs FILE --models FOLDER
+    python -m benchmarks.cluster pollux --jobs FILE --models FOLDER
 """
 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Annotated, Any, Final
 
 import numpy as np
+from typer import BadParameter, Option
 
 from benchmarks.cluster.plots import plot
 from benchmarks.cluster.traces import Application, BadTrace, read_applications, read_jobs
 from benchmarks.cluster.workload import Outcome, Rules, run
-from benchmarks.figures import Sheet, command, machine, number, show
+from benchmarks.commands import some
+from benchmarks.figures import Sheet, number, show
 from elasticjob.brain.fulfilment.offers import Options
 from lab.processes import say
 
@@ -68,56 +69,39 @@ RULES: Final[Mapping[str, Rules]] = {
 HEADS: Final = ("mean h", "of Pollux", "p99 h", "rho, mean", "rho, p99", "changes a job", "plan, ms")
 
 
-def add(commands: _SubParsersAction[ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "pollux", help="the published workloads of the Pollux paper", description=__doc__
-    )
-    parser.add_argument(
-        "--traces", type=Path, default=TRACES, help="a folder with jobs/<load>/<n>.csv and models/"
-    )
-    parser.add_argument(
-        "--load", action="append", choices=list(PUBLISHED), help="default: all; may be repeated"
-    )
-    parser.add_argument("--workload", action="append", type=int, help="by number; may be repeated")
-    parser.add_argument("--jobs", type=Path, help="one file of jobs, instead of all")
-    parser.add_argument("--models", type=Path, help="the folder of applications for --jobs")
-    parser.add_argument("--plots", type=Path, help="write plots into this folder")
-    parser.add_argument("--only", action="append", choices=list(RULES), help="a row; may be repeated")
-    parser.add_argument("--power", type=float, help="p of the power mean")
-    parser.add_argument("--favour", type=float, help="how much short jobs are favoured")
-    parser.add_argument("--short", type=float, help="jobs of fewer hours are equally short")
-    parser.set_defaults(run=main)
-
-
-def main(options: Namespace) -> None:
-    """Run the workloads, print a table for each load."""
-    if bool(options.jobs) != bool(options.models):
-        sys.exit("--jobs FILE and --models FOLDER are given together")
-    rules = {name: adapted(RULES[name], options) for name in options.only or RULES}
+def pollux(
+    traces: Annotated[Path, Option(help="a folder with jobs/<load>/<n>.csv and models/")] = TRACES,
+    load: Annotated[list[str] | None, Option(help="0.5 to 2.0, default: all; may be repeated")] = None,
+    workload: Annotated[list[int] | None, Option(help="by number; may be repeated")] = None,
+    jobs: Annotated[Path | None, Option(help="one file of jobs, instead of all")] = None,
+    models: Annotated[Path | None, Option(help="the folder of applications for --jobs")] = None,
+    plots: Annotated[Path | None, Option(help="write plots into this folder")] = None,
+    only: Annotated[list[str] | None, Option(help=f"a row, of {'; '.join(RULES)}; may be repeated")] = None,
+    power: Annotated[float | None, Option(help="p of the power mean")] = None,
+    favour: Annotated[float | None, Option(help="how much short jobs are favoured")] = None,
+    short: Annotated[float | None, Option(help="jobs of fewer hours are equally short")] = None,
+) -> None:
+    """The published workloads of the Pollux paper, or others of their form: a table for each load."""
+    if bool(jobs) != bool(models):
+        raise BadParameter("--jobs FILE and --models FOLDER are given together")
+    given = {"power": power, "favour": favour, "short": None if short is None else timedelta(hours=short)}
+    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    rules = {
+        name: replace(RULES[name], options=replace(RULES[name].options, **changed))
+        for name in some(only, RULES)
+    }
     try:
-        applications = read_applications(options.models or options.traces / "models")
-        if options.jobs:
-            one(options.jobs, applications, rules, options.plots)
-        for load in () if options.jobs else options.load or PUBLISHED:
-            numbers = options.workload or range(1, WORKLOADS + 1)
-            outcomes = loaded(load, options.traces / "jobs" / load, list(numbers), applications, rules)
-            if options.plots:
-                draw(options.plots, f"load {load}, workload {numbers[0]}", outcomes)
+        applications = read_applications(models or traces / "models")
+        if jobs:
+            one(jobs, applications, rules, plots)
+            return
+        numbers = workload or [*range(1, WORKLOADS + 1)]
+        for each in some(load, PUBLISHED):
+            outcomes = loaded(each, traces / "jobs" / each, numbers, applications, rules)
+            if plots:
+                draw(plots, f"load {each}, workload {numbers[0]}", outcomes)
     except BadTrace as error:
         sys.exit(str(error))
-    print(f"made by {command('benchmarks.cluster')}")
-    print(machine())
-
-
-def adapted(rules: Rules, options: Namespace) -> Rules:
-    """Return the rules with what was given on the command line."""
-    given = {
-        name: getattr(options, name) for name in ("power", "favour") if getattr(options, name) is not None
-    }
-    if options.short is not None:
-        given["short"] = timedelta(hours=options.short)
-    return replace(rules, options=replace(rules.options, **given))
 
 
 def one(
