@@ -14,6 +14,7 @@ from typer import BadParameter, Typer
 
 from benchmarks.figures import made_by
 from elasticjob.controllers.logs import configure
+from lab.clusters.binaries import Missing
 from lab.processes import end_on_sigterm
 
 
@@ -51,6 +52,8 @@ def _signed(benchmark: Callable[..., Coroutine[Any, Any, None] | None]) -> Calla
         try:
             if running := benchmark(**flags):
                 asyncio.run(running)
+        except Missing as error:
+            sys.exit(f"error: {error}")
         finally:
             if not isinstance(sys.exception(), BadParameter):
                 print(made_by(began), flush=True)

@@ -11,9 +11,10 @@ each minute; a policy knows of a job what it has measured, and tries at most twi
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from math import nan
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, Final
@@ -25,7 +26,7 @@ from benchmarks.cluster.plots import plot
 from benchmarks.cluster.traces import Application, BadTrace, read_applications, read_jobs
 from benchmarks.cluster.workload import Outcome, Rules, run
 from benchmarks.commands import some
-from benchmarks.figures import Sheet, number, show
+from benchmarks.figures import Sheet, number, show, spread
 from elasticjob.brain.fulfilment.offers import Options
 from lab.processes import say
 
@@ -66,7 +67,18 @@ RULES: Final[Mapping[str, Rules]] = {
     "any change 0.1 s, work left is known": Rules(0.1, 0.1, known=True, options=KNOWN),
     "the same, a plan each 15 s": Rules(0.1, 0.1, known=True, tick=15, options=KNOWN),
 }
-HEADS: Final = ("mean h", "of Pollux", "p99 h", "rho, mean", "rho, p99", "changes a job", "plan, ms")
+FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
+    "p99 h": lambda outcome: p99_of(outcome.hours),
+    "rho, mean": lambda outcome: fmean(outcome.rho.values()),
+    "rho, p99": lambda outcome: p99_of(outcome.rho),
+    "changes a job": lambda outcome: fmean(outcome.changes.values()),
+    "plan, ms": lambda outcome: 1000 * fmean(outcome.plans),
+}
+"""Of one workload, beside its mean completion time."""
+
+
+def p99_of(by_job: Mapping[str, float]) -> float:
+    return float(np.percentile(list(by_job.values()), 99))
 
 
 def pollux(
@@ -93,26 +105,57 @@ def pollux(
     try:
         applications = read_applications(models or traces / "models")
         if jobs:
-            one(jobs, applications, rules, plots)
+            table(jobs.name, [jobs], applications, rules, plots)
             return
-        numbers = workload or [*range(1, WORKLOADS + 1)]
         for each in some(load, PUBLISHED):
-            outcomes = loaded(each, traces / "jobs" / each, numbers, applications, rules)
-            if plots:
-                draw(plots, f"load {each}, workload {numbers[0]}", outcomes)
+            numbers = workload or [*range(1, WORKLOADS + 1)]
+            files = [traces / "jobs" / each / f"{at}.csv" for at in numbers]
+            table(f"load {each}", files, applications, rules, plots, published(each, numbers))
     except BadTrace as error:
         sys.exit(str(error))
 
 
-def one(
-    path: Path, applications: Mapping[str, Application], rules: Mapping[str, Rules], plots: Path | None
+Hours = Mapping[str, tuple[Sequence[float], float]]
+"""By policy: the mean completion time of each workload, and their p99."""
+
+
+def published(load: str, numbers: Sequence[int]) -> Hours:
+    """Return the results of some workloads; their p99 is known for all together alone."""
+    every = len(numbers) == WORKLOADS
+    return {
+        name: ([means[at - 1] for at in numbers], p99 if every else nan)
+        for name, (means, _, p99) in PUBLISHED[load].items()
+    }
+
+
+def table(
+    title: str,
+    files: Sequence[Path],
+    applications: Mapping[str, Application],
+    rules: Mapping[str, Rules],
+    plots: Path | None,
+    beside: Hours | None = None,
 ) -> None:
-    """Run the jobs of one file."""
-    jobs = read_jobs(path, applications)
-    outcomes = {name: run(jobs, applications, each) for name, each in rules.items()}
-    show(Sheet((path.name, *HEADS), [cells(name, [each], None) for name, each in outcomes.items()]))
+    """Run workloads and print them, beside what was published if they were; plot the first one."""
+    rows, firsts, columns = [], {}, [f"{file.stem}, h" for file in files if beside]
+    pollux = fmean(beside["Pollux"][0]) if beside else nan
+    for name, (means, p99) in (beside or {}).items():
+        mean = fmean(means)
+        rows.append([name, *map(number, means), number(mean), number(mean / pollux), spread([p99])])
+    for name, each in rules.items():
+        outcomes = []
+        for file in files:
+            outcomes.append(run(read_jobs(file, applications), applications, each))
+            say(f"{title}, workload {file.stem}, {name}: {outcomes[-1].mean:.3f} h")
+        means = [outcome.mean for outcome in outcomes]
+        mean = fmean(means)
+        figures = (number(fmean(map(figure, outcomes))) for figure in FIGURES.values())
+        single = map(number, means[: len(columns)])
+        rows.append([name, *single, number(mean), spread([mean / pollux]), *figures])
+        firsts[name] = outcomes[0]
+    show(Sheet((title, *columns, "mean h", "of Pollux", *FIGURES), rows))
     if plots:
-        draw(plots, path.name, outcomes)
+        draw(plots, f"{title}, workload {files[0].stem}" if beside else title, firsts)
 
 
 def draw(folder: Path, title: str, outcomes: Mapping[str, Outcome]) -> None:
@@ -126,60 +169,3 @@ def draw(folder: Path, title: str, outcomes: Mapping[str, Outcome]) -> None:
         ("GPUs in use", gpus, beside[1]),
     )
     plot(folder, title, "h", lines)
-
-
-def loaded(
-    load: str,
-    folder: Path,
-    numbers: Sequence[int],
-    applications: Mapping[str, Application],
-    rules: Mapping[str, Rules],
-) -> dict[str, Outcome]:
-    """Run workloads of a load, print them beside what was published; return the outcomes of the first one."""
-    published = {name: [means[at - 1] for at in numbers] for name, (means, _, _) in PUBLISHED[load].items()}
-    pollux = fmean(published["Pollux"])
-    rows = [
-        [
-            name,
-            *map(number, means),
-            number(fmean(means)),
-            number(fmean(means) / pollux),
-            tail(load, name, numbers),
-        ]
-        for name, means in published.items()
-    ]
-    firsts = {}
-    for name, each in rules.items():
-        outcomes = []
-        for at in numbers:
-            outcomes.append(run(read_jobs(folder / f"{at}.csv", applications), applications, each))
-            say(f"load {load}, workload {at}, {name}: {mean(outcomes[-1]):.3f} h")
-        single = [number(mean(outcome)) for outcome in outcomes]
-        rows.append([name, *single, *cells("", outcomes, pollux)[1:]])
-        firsts[name] = outcomes[0]
-    show(Sheet((f"load {load}", *(f"{at}, h" for at in numbers), *HEADS), rows))
-    return firsts
-
-
-def tail(load: str, name: str, numbers: Sequence[int]) -> str:
-    """Return the published p99, which is known for all workloads together."""
-    return number(PUBLISHED[load][name][2]) if len(numbers) == WORKLOADS else "–"
-
-
-def mean(outcome: Outcome) -> float:
-    return fmean(outcome.hours.values())
-
-
-def cells(name: str, outcomes: Sequence[Outcome], pollux: float | None) -> list[str]:
-    """Return the cells of a row: means over the workloads."""
-    means = fmean(mean(each) for each in outcomes)
-    return [
-        name,
-        number(means),
-        number(means / pollux) if pollux else "–",
-        number(fmean(float(np.percentile(list(each.hours.values()), 99)) for each in outcomes)),
-        number(fmean(fmean(each.rho.values()) for each in outcomes)),
-        number(fmean(float(np.percentile(list(each.rho.values()), 99)) for each in outcomes)),
-        number(fmean(fmean(each.changes.values()) for each in outcomes)),
-        number(1000 * fmean(fmean(each.plans) for each in outcomes)),
-    ]

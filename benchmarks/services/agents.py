@@ -24,6 +24,7 @@ import msgspec
 from typer import Argument, Option
 
 from benchmarks.commands import chosen, play
+from benchmarks.figures import quantile
 from benchmarks.services.master import TOKEN
 from elasticjob.api.rpc.message import PREFIX, Request, answer_type
 from elasticjob.api.rpc.nodes import Order, Report, Usage, Watch
@@ -192,14 +193,12 @@ def tell(**figures: object) -> None:
 
 
 @asynccontextmanager
-async def crowd(
-    agents: int, *, alone: bool = False
-) -> AsyncIterator[tuple[Process, list[Agent], float, bool]]:
+async def crowd(agents: int) -> AsyncIterator[tuple[Process, list[Agent], float, bool]]:
     """So many agents that form a world; their master, how long it took them, and whether each had one line.
 
     A process that may not open two connections for each has agents with one.
     """
-    alone = alone or 2 * agents > 0.75 * more_files() - SPARE
+    alone = 2 * agents > 0.75 * more_files() - SPARE
     async with AsyncExitStack() as stack:
         port, master = await stack.enter_async_context(serving(agents))
         lines = Lines(port)
@@ -217,14 +216,14 @@ async def calls(
 ) -> None:
     """Calls per second of clients that send the next request as soon as they have the answer."""
     for size, kind in product(clients or CLIENTS, chosen(kinds, KINDS)):
-        spent = sorted(await durations(size, kind, seconds))
+        spent = await durations(size, kind, seconds)
         tell(
             load="calls",
             kind=kind,
             clients=size,
             calls_per_second=round(len(spent) / seconds),
-            p50_ms=round(1000 * spent[len(spent) // 2], 3),
-            p99_ms=round(1000 * spent[len(spent) * 99 // 100], 3),
+            p50_ms=round(1000 * quantile(spent, 0.5), 3),
+            p99_ms=round(1000 * quantile(spent, 0.99), 3),
         )
 
 

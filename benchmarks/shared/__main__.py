@@ -104,7 +104,7 @@ def main(
                 systems, opening = columns(on.volumes), partial(training_scene, on)
             for name in names:
                 asyncio.run(measure(systems[name], opening, scenarios, rounds, found))
-    except (Unfit, Refused, binaries.Missing) as error:
+    except (Unfit, Refused) as error:
         sys.exit(f"error: {error}")
     finally:
         tell(found, [columns(Path())[name].name for name in names], json)
