@@ -9,10 +9,12 @@ import asyncio
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 
+from benchmarks.clients.load import all_of
 from benchmarks.commands import play
 from benchmarks.figures import Sheet, number, quantile, show
 from elasticjob.api.diengine import pods
@@ -28,23 +30,20 @@ from lab.processes import Dialogue
 
 TEMPLATE = {"spec": {"schedulerName": "nobody", "containers": [{"name": "di-container", "image": "none"}]}}
 ROLES = (Role.COORDINATOR, Role.COLLECTOR, Role.COLLECTOR, Role.LEARNER)
-AT_ONCE = 16
 
 
 async def fill(client: Client, jobs: int) -> None:
     """Make DIJobs with a coordinator, two collectors and a learner each."""
-    slots = asyncio.Semaphore(AT_ONCE)
+    spec = {role: {"template": TEMPLATE} for role in ("coordinator", "collector", "learner")}
 
     async def one(number: int) -> None:
-        async with slots:
-            spec = {role: {"template": TEMPLATE} for role in ("coordinator", "collector", "learner")}
-            manifest = {"metadata": {"name": f"job-{number}"}, "spec": spec}
-            job = await client.create(DIJOB, manifest, "default")
-            for index, role in enumerate(ROLES):
-                name = coordinator(f"job-{number}") if not index else f"job-{number}-{role}-0000{index}"
-                await client.create(POD.untyped(), pods.pod(job, role, name, Server(), TEMPLATE), "default")
+        manifest = {"metadata": {"name": f"job-{number}"}, "spec": spec}
+        job = await client.create(DIJOB, manifest, "default")
+        for index, role in enumerate(ROLES):
+            name = coordinator(f"job-{number}") if not index else f"job-{number}-{role}-0000{index}"
+            await client.create(POD.untyped(), pods.pod(job, role, name, Server(), TEMPLATE), "default")
 
-    await asyncio.gather(*(one(number) for number in range(jobs)))
+    await all_of([partial(one, number) for number in range(jobs)])
 
 
 async def poll(url: str, jobs: int, seconds: float) -> list[float]:
