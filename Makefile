@@ -102,7 +102,7 @@ bench-scaling: $(DEV) # sizes and memory decided by us, by fixed settings and by
 	$(TIMED) $(BIN)/python -m benchmarks.simulator $(FLAGS)
 
 bench-cluster: $(DEV) # planners of a shared cluster beside published results, simulated, with plots in bench-cluster/ (15 minutes)
-	$(TIMED) $(BIN)/python -m benchmarks.cluster $(FLAGS)
+	$(TIMED) $(BIN)/python -m benchmarks.cluster $(or $(FLAGS),everything)
 
 bench-kube: $(DEV) # cache, watch and reconcile figures on a real API server, other Python clients beside us
 	@hack/kube-binaries control-plane

@@ -10,7 +10,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from statistics import median
+from pathlib import Path
+from statistics import linear_regression, median
 
 from rich.console import Console
 from rich.table import Table
@@ -36,10 +37,7 @@ def growth(sizes: Sequence[float], costs: Sequence[float]) -> float:
     """
     if len(set(sizes)) < 2 or len(sizes) != len(costs) or min(*sizes, *costs) <= 0:
         raise ValueError(f"no growth in {list(zip(sizes, costs, strict=False))}")
-    xs, ys = [math.log(size) for size in sizes], [math.log(cost) for cost in costs]
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    spread = sum((x - mean_x) ** 2 for x in xs)
-    return sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / spread
+    return linear_regression([*map(math.log, sizes)], [*map(math.log, costs)]).slope
 
 
 def number(value: float) -> str:
@@ -66,6 +64,20 @@ def spread(samples: Sequence[float]) -> str:
     return f"{number(median(samples))} ({number(min(samples))}–{number(max(samples))})"
 
 
+class Samples(dict[str, dict[str, list[float]]]):
+    """Samples by figure, then by system."""
+
+    def add(self, figure: str, system: str, *samples: float) -> None:
+        """Add samples of one system."""
+        self.setdefault(figure, {}).setdefault(system, []).extend(samples)
+
+    def rows(self, systems: Sequence[str]) -> list[list[str]]:
+        """Return a row for each figure, with a cell for each of these systems."""
+        return [
+            [figure, *(spread(found.get(system, ())) for system in systems)] for figure, found in self.items()
+        ]
+
+
 @dataclass(frozen=True)
 class Sheet:
     """A table to be: a title, the heads of its columns, rows of cells ([] is a rule), and notes below."""
@@ -88,14 +100,22 @@ def show(sheet: Sheet, console: Console | None = None) -> None:
         console.print(note, style="dim", soft_wrap=True, highlight=False)
 
 
-def made_by(module: str, began: float) -> str:
+def peak(pid: int | str = "self") -> int:
+    """Return the most resident bytes that a process has had."""
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) * 1024
+
+
+def made_by(began: float) -> str:
     """Return the machine, how long the figures took since the clock showed `began`, and their command."""
-    return f"\n{machine()}; {time.monotonic() - began:.0f} s; made by\n{command(module)}"
+    return f"\n{machine()}; {time.monotonic() - began:.0f} s; made by\n{command()}"
 
 
-def command(module: str) -> str:
+def command() -> str:
     """Return the command of this process."""
-    return shlex.join(["python", "-m", module, *sys.argv[1:]])
+    module = sys.modules["__main__"].__spec__
+    name = module.name.removesuffix(".__main__") if module else sys.argv[0]
+    return shlex.join(["python", "-m", name, *sys.argv[1:]])
 
 
 def machine() -> str:

@@ -12,6 +12,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -368,6 +369,13 @@ def answers(url: str) -> bool:
             return bool(answer.status == 200)
     except (OSError, HTTPException):
         return False
+
+
+def listens(port: int) -> bool:
+    """Whether a port of this machine accepts connections."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 def send(to: Identity, number: signal.Signals) -> bool:

@@ -15,7 +15,7 @@ Each figure is taken in a process of its own, on a control plane that is started
   another process (one clock); below 0 the event came before the answer.
 - *operator*: RSS of the real `elasticjob operator`, a few seconds after it is ready.
 
-    python -m benchmarks.clients.framework [--quick] [--only ROW] [--json FILE]
+    python -m benchmarks.clients.framework --only cache,watch
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ import json
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from benchmarks import figures
+from typer import Option
+
 from benchmarks.clients.load import fill, maps, plain
 from benchmarks.clients.peers import NAMES, OWN, SERVER, version_of
-from benchmarks.figures import Sheet, quantile, spread
+from benchmarks.clients.plane import NAMESPACE
+from benchmarks.commands import chosen, play
+from benchmarks.figures import Samples, Sheet, quantile, show
 from lab import programs
 from lab.clusters.plane.controlplane import ControlPlane
-from lab.processes import Dialogue, ProgramFailed, TooSlow, end_on_sigterm, say
+from lab.processes import Dialogue, ProgramFailed, TooSlow, say
 
 PATIENCE: Final = 60.0
 """Seconds after which a peer's figure is "more than that"."""
 SETTLE: Final = 1.0
 """Seconds that watches get to be opened, and last changes to be handled."""
-NAMESPACE: Final = "bench"
 ALONE: Final = ("--controllers=*,-root-ca-certificate-publisher-controller",)
 """The controller manager is not to write back the ConfigMap that it keeps in each namespace."""
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -73,18 +74,30 @@ class Size:
 QUICK: Final = Size(200, 1, 50, 50, 4, 4, 1.0, 1, (1, 16), 50, 400, 3.0)
 SLOW: Final = ("kubernetes_asyncio", "kr8s", "kopf")
 
-Samples = dict[str, dict[str, list[float]]]
-"""Samples by figure, then by peer."""
+UNITS: Final = {
+    "seconds": "s",
+    "megabytes": "MB kept",
+    "peak_megabytes": "MB at the peak",
+    "stall_ms": "longest stall, ms",
+}
+"""What is measured of a cache."""
+WAYS: Final[Mapping[str, tuple[object, ...]]] = {
+    "pages of 500": ("pages", 500),
+    "one list": ("whole", ""),
+    "one list at version 0": ("whole", 0),
+}
+"""How the server says the same in other ways."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A control plane full of objects, and how much is to be measured on it."""
+    """A control plane full of objects, how much is to be measured on it, and what has been."""
 
     plane: ControlPlane
     size: Size
     folder: Path
     peers: Sequence[str]
+    samples: Samples = field(default_factory=Samples)
 
     @property
     def kubeconfig(self) -> str:
@@ -110,43 +123,25 @@ class Bench:
         return Dialogue(module, [sys.executable, "-m", f"benchmarks.{module}", *args], self.folder)
 
 
-def cache(bench: Bench) -> Samples:
-    """All pods into memory."""
-    names = {
-        "seconds": "s",
-        "megabytes": "MB kept",
-        "peak_megabytes": "MB at the peak",
-        "stall_ms": "longest stall, ms",
-    }
-    found: Samples = {f"cache {bench.size.pods:,} pods: {unit}": {} for unit in names.values()}
+def cache(bench: Bench) -> None:
+    """All pods into memory, and as the server lists them."""
     for turn in range(bench.size.rounds):
         for peer in bench.in_round(turn):
             with _borne():
-                measured = _filled(bench, peer, names)
-                for name, figure in zip(names, found, strict=True):
-                    found[figure].setdefault(peer, []).append(measured[name])
-    return found | _listed(bench)
-
-
-def _listed(bench: Bench) -> Samples:
-    """The same pods as in the server's answer to a list."""
-    if SERVER not in bench.peers:
-        return {}
-    ways = {"pages of 500": ("pages", 500), "one list": ("whole", ""), "one list at version 0": ("whole", 0)}
-    found: Samples = {}
-    for _ in range(bench.size.rounds):
-        for way, asked in ways.items():
+                measured = _filled(bench, peer)
+                for name, unit in UNITS.items():
+                    bench.samples.add(f"cache {bench.size.pods:,} pods: {unit}", peer, measured[name])
+    for way, asked in WAYS.items() if SERVER in bench.peers else ():
+        for _ in range(bench.size.rounds):
             with _borne():
-                seconds = bench.measured("listed", SERVER, *asked)
-                found.setdefault(f"… as {way}: s", {}).setdefault(SERVER, []).append(seconds)
-    return found
+                bench.samples.add(f"… as {way}: s", SERVER, bench.measured("listed", SERVER, *asked))
 
 
-def _filled(bench: Bench, peer: str, names: Iterable[str]) -> Mapping[str, float]:
+def _filled(bench: Bench, peer: str) -> Mapping[str, float]:
     try:
         measured: Mapping[str, float] = bench.measured("fill", peer, bench.size.pods)
     except TooSlow:
-        return dict.fromkeys(names, inf)
+        return dict.fromkeys(UNITS, inf)
     return measured
 
 
@@ -159,72 +154,58 @@ def _borne() -> Iterator[None]:
         say(f"  no figure: {error}")
 
 
-def watch(bench: Bench) -> Samples:
+def watch(bench: Bench) -> None:
     """Changes as fast as the server makes them."""
-    found: Samples = {}
     for peer in bench.peers:
         with _borne(), bench.measuring("live", peer, bench.size.seconds) as program:
             program.line(PATIENCE)
             with bench.module("clients.writer", bench.kubeconfig, "flood", PODS, str(bench.size.pods)):
-                _add(found, "watch, live", peer, program.result(PATIENCE))
-    return found
+                _add(bench, "watch, live", peer, program.result(PATIENCE))
 
 
-def replay(bench: Bench) -> Samples:
+def replay(bench: Bench) -> None:
     """The same changes as fast as they are read."""
     recording = bench.folder / "recording"
     say("  recording")
-    with bench.module(
-        "clients.writer",
-        bench.kubeconfig,
-        "record",
-        PODS,
-        str(bench.size.recorded),
-        str(recording),
-    ) as writer:
+    asked = ("record", PODS, str(bench.size.recorded), str(recording))
+    with bench.module("clients.writer", bench.kubeconfig, *asked) as writer:
         recorded = writer.result()
-    found: Samples = {}
     for turn in range(bench.size.rounds):
         for peer in bench.in_round(turn):
             times = bench.size.slow_times if peer in SLOW else bench.size.times
             with _borne(), bench.module("clients.replay", str(recording), str(times)) as server:
                 kubeconfig = _plain_kubeconfig(bench.folder, int(server.line()))
                 figures = bench.measured("replayed", peer, recorded * times, kubeconfig=str(kubeconfig))
-                _add(found, "watch, replayed", peer, figures)
-    return found
+                _add(bench, "watch, replayed", peer, figures)
 
 
-def _add(found: Samples, what: str, peer: str, figures: Mapping[str, float]) -> None:
-    found.setdefault(f"{what}: events/s", {}).setdefault(peer, []).append(figures["per_second"])
-    found.setdefault(f"{what}: CPU µs/event", {}).setdefault(peer, []).append(figures["cpu_us"])
+def _add(bench: Bench, what: str, peer: str, figures: Mapping[str, float]) -> None:
+    bench.samples.add(f"{what}: events/s", peer, figures["per_second"])
+    bench.samples.add(f"{what}: CPU µs/event", peer, figures["cpu_us"])
 
 
-def reconcile(bench: Bench) -> Samples:
+def reconcile(bench: Bench) -> None:
     """One write for each change."""
-    found: Samples = {}
     for workers in bench.size.workers:
         for peer in bench.peers:
             with _borne():
                 asked = (NAMESPACE, workers, bench.size.windows, bench.size.seconds)
                 windows = bench.measured("reconciled", peer, *asked)
                 figure = f"reconciles/s, {workers} worker{'s' * (workers > 1)}"
-                found.setdefault(figure, {})[peer] = [each["per_second"] for each in windows]
+                bench.samples.add(figure, peer, *(each["per_second"] for each in windows))
                 if workers == bench.size.workers[-1]:
                     figure = f"CPU µs/reconcile, {workers} workers"
-                    found.setdefault(figure, {})[peer] = [each["cpu_us"] for each in windows]
-    return dict(sorted(found.items(), key=lambda row: row[0].startswith("CPU")))
+                    bench.samples.add(figure, peer, *(each["cpu_us"] for each in windows))
 
 
-def start(bench: Bench) -> Samples:
+def start(bench: Bench) -> None:
     """How late the handling of a change begins."""
-    found: Samples = {}
     for peer in (peer for peer in bench.peers if peer != SERVER):
         with _borne():
             late = _lateness_of(bench, peer)
             for share, label in ((0.5, "p50"), (0.99, "p99")):
                 figure = f"event → start at {bench.size.rate}/s: {label} ms"
-                found.setdefault(figure, {})[peer] = [quantile(late, share) * 1e3]
-    return found
+                bench.samples.add(figure, peer, quantile(late, share) * 1e3)
 
 
 def _lateness_of(bench: Bench, peer: str) -> list[float]:
@@ -259,17 +240,14 @@ def lateness(
     return late
 
 
-def operator(bench: Bench) -> Samples:
+def operator(bench: Bench) -> None:
     """The real operator, on more pods."""
     if OWN not in bench.peers:
-        return {}
-    small = _operator_rss(bench)
-    asyncio.run(_fill(bench.plane, range(bench.size.pods, bench.size.operator_pods)))
-    large = _operator_rss(bench)
-    return {
-        f"operator RSS at {bench.size.pods:,} pods, MB": {OWN: [small]},
-        f"operator RSS at {bench.size.operator_pods:,} pods, MB": {OWN: [large]},
-    }
+        return
+    for pods in (bench.size.pods, bench.size.operator_pods):
+        if pods > bench.size.pods:
+            asyncio.run(_fill(bench.plane, range(bench.size.pods, pods)))
+        bench.samples.add(f"operator RSS at {pods:,} pods, MB", OWN, _operator_rss(bench))
 
 
 def _operator_rss(bench: Bench) -> float:
@@ -279,7 +257,7 @@ def _operator_rss(bench: Bench) -> float:
         return program.rss / 1e6
 
 
-ROWS: Final[Mapping[str, Callable[[Bench], Samples]]] = {
+ROWS: Final[Mapping[str, Callable[[Bench], None]]] = {
     row.__name__: row for row in (cache, watch, replay, reconcile, start, operator)
 }
 
@@ -318,13 +296,6 @@ def _full(size: Size, peers: Sequence[str]) -> Iterator[Bench]:
             yield Bench(plane, size, Path(folder), peers)
 
 
-def sheet(samples: Samples, peers: Sequence[str]) -> Sheet:
-    """Return the table: a row per figure, a column per peer."""
-    versions = [f"{peer} {version_of(peer)}" for peer in peers]
-    rows = [[figure, *(spread(found.get(peer, ())) for peer in peers)] for figure, found in samples.items()]
-    return Sheet(["", *versions], rows, NOTES)
-
-
 NOTES: Final = (
     "median (least–most) of the rounds; each figure from a process of its own",
     "kubernetes_asyncio, kr8s, lightkube have no cache, no queue and no workers: objects are kept in a dict, "
@@ -339,40 +310,28 @@ NOTES: Final = (
 )
 
 
-def main() -> None:
+def main(
+    quick: Annotated[bool, Option("--quick", help="small, in about a minute: whether it works")] = False,
+    only: Annotated[str, Option(help=f"some of {','.join(ROWS)}; all by default")] = "",
+    peers: Annotated[str, Option(help=f"some of {','.join(NAMES)}; all by default")] = "",
+    json_file: Annotated[Path | None, Option("--json", help="write all samples there, too")] = None,
+) -> None:
     """Measure, print the table."""
-    parser = ArgumentParser(
-        prog="python -m benchmarks.clients.framework", description=(__doc__ or "").split("\n\n")[0]
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="small, in about a minute: whether it works, not how fast"
-    )
-    parser.add_argument("--only", default="", metavar="ROW", help=f"one of {', '.join(ROWS)}")
-    parser.add_argument("--peers", default=",".join(NAMES), help="comma-separated")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there, too")
-    args = parser.parse_args()
-    end_on_sigterm()
-    peers, size = args.peers.split(","), QUICK if args.quick else Size()
-    samples: Samples = {}
-    missing = {name for name in ROWS if args.only in ("", name)}
-    began = time.monotonic()
-    with _full(size, peers) as bench:
-        for name, row in ROWS.items():
-            if args.only in ("", name):
-                say(f"{name} ({time.monotonic() - began:.0f} s so far)")
-                with _borne():
-                    samples |= row(bench)
-                    missing.discard(name)
-    figures.show(sheet(samples, peers))
-    print(figures.made_by("benchmarks.clients.framework", began))
-    if args.json:
-        args.json.write_text(json.dumps(samples, indent=1, ensure_ascii=False))
+    names, began = chosen(peers, NAMES), time.monotonic()
+    missing = {*chosen(only, ROWS)}
+    with _full(QUICK if quick else Size(), names) as bench:
+        for name in chosen(only, ROWS):
+            say(f"{name} ({time.monotonic() - began:.0f} s so far)")
+            with _borne():
+                ROWS[name](bench)
+                missing.discard(name)
+    versions = [f"{peer} {version_of(peer)}" for peer in names]
+    show(Sheet(["", *versions], bench.samples.rows(names), NOTES))
+    if json_file:
+        json_file.write_text(json.dumps(bench.samples, indent=1, ensure_ascii=False))
     if missing:
         sys.exit(f"error: no figures of {', '.join(sorted(missing))}; see above")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:  # all that was started has been ended by now
-        sys.exit(130)
+    play(main)

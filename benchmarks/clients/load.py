@@ -7,16 +7,14 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import msgspec
 
-from elasticjob.kube.cache.cache import Cache
-from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.client import kubeconfig
-from elasticjob.kube.client.client import Client
 
 Manifest = dict[str, Any]
 MERGE: Final = "application/merge-patch+json"
@@ -157,46 +155,21 @@ async def all_of(calls: Iterable[Callable[[], Awaitable[object]]], at_once: int 
     return time.monotonic() - began
 
 
-@asynccontextmanager
-async def followed(client: Client, cache: Cache[Any]) -> AsyncIterator[None]:
-    """Keep a cache in step with the server for as long as the block lasts."""
-    watching = asyncio.create_task(Informer(client, cache).run())
-    try:
-        await cache.wait_synced()
-        yield
-    finally:
-        watching.cancel()
-        await asyncio.wait({watching})
-
-
-def machine(name: str) -> Manifest:
-    """Return a machine that kwok plays."""
-    labels = {"kubernetes.io/hostname": name}
-    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-
-
 async def maps(server: Plain, namespace: str, count: int) -> None:
     """Create small ConfigMaps."""
-    path = f"/api/v1/namespaces/{namespace}/configmaps"
-
-    def make(number: int) -> Callable[[], Awaitable[object]]:
-        manifest = {"metadata": {"name": f"map-{number:05}", "namespace": namespace}, "data": {"count": "0"}}
-        return lambda: server.send("POST", path, {"apiVersion": "v1", "kind": "ConfigMap", **manifest})
-
-    await all_of([make(number) for number in range(count)])
+    path, kind = f"/api/v1/namespaces/{namespace}/configmaps", {"apiVersion": "v1", "kind": "ConfigMap"}
+    named = [{"name": f"map-{number:05}", "namespace": namespace} for number in range(count)]
+    made = [{**kind, "metadata": metadata, "data": {"count": "0"}} for metadata in named]
+    await all_of([partial(server.send, "POST", path, manifest) for manifest in made])
 
 
 async def fill(server: Plain, namespace: str, numbers: Iterable[int]) -> None:
     """Create pods and write their status, as a kubelet would."""
     path = f"/api/v1/namespaces/{namespace}/pods"
 
-    def make(number: int) -> Callable[[], Awaitable[object]]:
-        async def both() -> None:
-            await server.send("POST", f"{path}?fieldManager=kube-controller-manager", pod(number, namespace))
-            name = f"{path}/pod-{number:05}/status?fieldManager=kubelet"
-            await server.send("PATCH", name, status(number), MERGE)
+    async def both(number: int) -> None:
+        await server.send("POST", f"{path}?fieldManager=kube-controller-manager", pod(number, namespace))
+        name = f"{path}/pod-{number:05}/status?fieldManager=kubelet"
+        await server.send("PATCH", name, status(number), MERGE)
 
-        return both
-
-    await all_of([make(number) for number in numbers])
+    await all_of([partial(both, number) for number in numbers])

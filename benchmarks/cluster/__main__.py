@@ -1,44 +1,25 @@
-"""Planners of the whole cluster in virtual time, beside published results.
-
-python -m benchmarks.cluster                                 all of it, with plots in bench-cluster/
-python -m benchmarks.cluster --jobs FILE --models FOLDER     any workload of the published form
-python -m benchmarks.cluster experiments|planning|pollux|goodput
-"""
+"""Planners of the whole cluster in virtual time, beside published results."""
 
 from __future__ import annotations
 
-import sys
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
-from benchmarks.cluster import experiments, goodput, planning, pollux
+from benchmarks.cluster.experiments import experiments
+from benchmarks.cluster.planning import goodput, planning
+from benchmarks.cluster.pollux import pollux
+from benchmarks.commands import play
 
-ALL: Final = (
-    ("experiments", "--plots", "bench-cluster"),
-    ("pollux", "--plots", "bench-cluster"),
-    ("planning",),
-    ("goodput",),
-)
+PLOTS: Final = Path("bench-cluster")
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Run one of the benchmarks, or all."""
-    parser = ArgumentParser(
-        prog="python -m benchmarks.cluster",
-        description=__doc__,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(required=True)
-    for benchmark in (experiments, planning, pollux, goodput):
-        benchmark.add(commands)
-    given = [arguments] if arguments else ALL
-    if arguments and arguments[0].startswith("--") and arguments[0] != "--help":
-        given = [("pollux", *arguments)]
-    for each in given:
-        options = parser.parse_args(each)
-        options.run(options)
+def everything() -> None:
+    """All of these, with plots in bench-cluster/."""
+    experiments(plots=PLOTS)
+    pollux(plots=PLOTS)
+    planning()
+    goodput()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    play(everything, experiments, pollux, planning, goodput)

@@ -1,4 +1,4 @@
-"""`experiments`: EDL's published experiments, rebuilt with our planner: 20 jobs, and 6 jobs beside nginx.
+"""EDL's published experiments, rebuilt with our planner: 20 jobs, and 6 jobs beside nginx.
 
 Source: PaddlePaddle/PaddleCloud, doc/edl/experiment (report, templates and logs of the runs). Its cluster had
 133 machines, and 2.15 % of the cpu in use before the jobs. Machine sizes are not published: ours have 17.669
@@ -9,17 +9,18 @@ nginx 15, as in the published logs. No job ends within a run; one that never sta
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Annotated, Final
+
+from typer import Option
 
 from benchmarks.cluster.plots import Line, plot
 from benchmarks.cluster.simulated import Simulated
-from benchmarks.figures import Sheet, machine, quantile, show, spread
+from benchmarks.figures import Sheet, quantile, show, spread
 from elasticjob.brain.fulfilment.state import Amounts, Machine, Options
 from lab.processes import say
 
@@ -122,23 +123,18 @@ COMMON: Final[Sequence[Row]] = (
 )
 
 
-def add(commands: _SubParsersAction[ArgumentParser]) -> None:
-    """Add the command `experiments`."""
-    parser = commands.add_parser("experiments", help="EDL's published experiments with our planner")
-    parser.add_argument("--passes", type=int, default=10)
-    parser.add_argument("--settle", type=float, default=60.0, help="seconds before a job grows again")
-    parser.add_argument("--rebalance", action="store_true", help="move steps between running jobs")
-    parser.add_argument("--plots", type=Path, help="write plots into this folder")
-    parser.set_defaults(run=main)
-
-
-def main(options: Namespace) -> None:
-    """Run both cases, elastic and of fixed size, and print them beside the published figures."""
-    settings = Options(settle=timedelta(seconds=options.settle), rebalance=options.rebalance)
+def experiments(
+    passes: int = 10,
+    settle: Annotated[float, Option(help="seconds before a job grows again")] = 60.0,
+    rebalance: Annotated[bool, Option("--rebalance", help="move steps between running jobs")] = False,
+    plots: Annotated[Path | None, Option(help="write plots into this folder")] = None,
+) -> None:
+    """EDL's published experiments with our planner, elastic and of fixed size, beside its figures."""
+    settings = Options(settle=timedelta(seconds=settle), rebalance=rebalance)
     for case, rows in ROWS.items():
         found: dict[bool, list[Outcome]] = {True: [], False: []}
         for elastic in found:
-            for seed in range(options.passes):
+            for seed in range(passes):
                 found[elastic].append(run(case, elastic=elastic, seed=seed, options=settings))
                 say(f"{case}, {'elastic' if elastic else 'fixed'}, pass {seed}")
         cells = [
@@ -147,18 +143,17 @@ def main(options: Namespace) -> None:
         ]
         show(Sheet((case, "ours, elastic", "published", "fixed, simulated", "published"), cells))
         print()
-        if options.plots:
+        if plots:
             ours, theirs = found[True][0], found[False][0]
             lines = (
                 ("cpu in use, %; faint: jobs of fixed size", percent(ours.cpu), percent(theirs.cpu)),
                 ("spread of scores between jobs, %", percent(ours.spread), ()),
             )
-            plot(options.plots, case, "s", lines)
+            plot(plots, case, "s", lines)
     print(
         "published cpu in use is a mean of samples, which were denser in the first minute, when few jobs ran"
     )
-    print(f"median (least–most) of {options.passes} passes in virtual time; settle time {options.settle:g} s")
-    print(machine())
+    print(f"median (least–most) of {passes} passes in virtual time; settle time {settle:g} s")
 
 
 def percent(shares: Sequence[float]) -> Line:

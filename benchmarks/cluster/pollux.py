@@ -1,30 +1,32 @@
-"""`pollux`: the 24 published workloads of the Pollux paper under the goodput planner, beside its results.
+"""The 24 published workloads of the Pollux paper under the goodput planner, beside its results.
 
 Source: Qiao et al., "Pollux: Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021;
 traces and completion times of petuum/adaptdl, branch osdi21-artifact (Apache-2.0). 16 nodes of 4 GPUs, a plan
 each minute; a policy knows of a job what it has measured, and tries at most twice the GPUs that it has had.
 
     python -m benchmarks.cluster pollux --load 1.0
-    python -m benchmarks.cluster --jobs FILE --models FOLDER
+    python -m benchmarks.cluster pollux --jobs FILE --models FOLDER
 """
 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace, _SubParsersAction
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from math import nan
 from pathlib import Path
 from statistics import fmean
-from typing import Final
+from typing import Annotated, Any, Final
 
 import numpy as np
+from typer import BadParameter, Option
 
 from benchmarks.cluster.plots import plot
 from benchmarks.cluster.traces import Application, BadTrace, read_applications, read_jobs
 from benchmarks.cluster.workload import Outcome, Rules, run
-from benchmarks.figures import Sheet, command, machine, number, show
+from benchmarks.commands import some
+from benchmarks.figures import Sheet, number, show, spread
 from elasticjob.brain.fulfilment.offers import Options
 from lab.processes import say
 
@@ -65,70 +67,95 @@ RULES: Final[Mapping[str, Rules]] = {
     "any change 0.1 s, work left is known": Rules(0.1, 0.1, known=True, options=KNOWN),
     "the same, a plan each 15 s": Rules(0.1, 0.1, known=True, tick=15, options=KNOWN),
 }
-HEADS: Final = ("mean h", "of Pollux", "p99 h", "rho, mean", "rho, p99", "changes a job", "plan, ms")
+FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
+    "p99 h": lambda outcome: p99_of(outcome.hours),
+    "rho, mean": lambda outcome: fmean(outcome.rho.values()),
+    "rho, p99": lambda outcome: p99_of(outcome.rho),
+    "changes a job": lambda outcome: fmean(outcome.changes.values()),
+    "plan, ms": lambda outcome: 1000 * fmean(outcome.plans),
+}
+"""Of one workload, beside its mean completion time."""
 
 
-def add(commands: _SubParsersAction[ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "pollux", help="the published workloads of the Pollux paper", description=__doc__
-    )
-    parser.add_argument(
-        "--traces", type=Path, default=TRACES, help="a folder with jobs/<load>/<n>.csv and models/"
-    )
-    parser.add_argument(
-        "--load", action="append", choices=list(PUBLISHED), help="default: all; may be repeated"
-    )
-    parser.add_argument("--workload", action="append", type=int, help="by number; may be repeated")
-    parser.add_argument("--jobs", type=Path, help="one file of jobs, instead of all")
-    parser.add_argument("--models", type=Path, help="the folder of applications for --jobs")
-    parser.add_argument("--plots", type=Path, help="write plots into this folder")
-    parser.add_argument("--only", action="append", choices=list(RULES), help="a row; may be repeated")
-    parser.add_argument("--power", type=float, help="p of the power mean")
-    parser.add_argument("--favour", type=float, help="how much short jobs are favoured")
-    parser.add_argument("--short", type=float, help="jobs of fewer hours are equally short")
-    parser.set_defaults(run=main)
+def p99_of(by_job: Mapping[str, float]) -> float:
+    return float(np.percentile(list(by_job.values()), 99))
 
 
-def main(options: Namespace) -> None:
-    """Run the workloads, print a table for each load."""
-    if bool(options.jobs) != bool(options.models):
-        sys.exit("--jobs FILE and --models FOLDER are given together")
-    rules = {name: adapted(RULES[name], options) for name in options.only or RULES}
+def pollux(
+    traces: Annotated[Path, Option(help="a folder with jobs/<load>/<n>.csv and models/")] = TRACES,
+    load: Annotated[list[str] | None, Option(help="0.5 to 2.0, default: all; may be repeated")] = None,
+    workload: Annotated[list[int] | None, Option(help="by number; may be repeated")] = None,
+    jobs: Annotated[Path | None, Option(help="one file of jobs, instead of all")] = None,
+    models: Annotated[Path | None, Option(help="the folder of applications for --jobs")] = None,
+    plots: Annotated[Path | None, Option(help="write plots into this folder")] = None,
+    only: Annotated[list[str] | None, Option(help=f"a row, of {'; '.join(RULES)}; may be repeated")] = None,
+    power: Annotated[float | None, Option(help="p of the power mean")] = None,
+    favour: Annotated[float | None, Option(help="how much short jobs are favoured")] = None,
+    short: Annotated[float | None, Option(help="jobs of fewer hours are equally short")] = None,
+) -> None:
+    """The published workloads of the Pollux paper, or others of their form: a table for each load."""
+    if bool(jobs) != bool(models):
+        raise BadParameter("--jobs FILE and --models FOLDER are given together")
+    given = {"power": power, "favour": favour, "short": None if short is None else timedelta(hours=short)}
+    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    rules = {
+        name: replace(RULES[name], options=replace(RULES[name].options, **changed))
+        for name in some(only, RULES)
+    }
     try:
-        applications = read_applications(options.models or options.traces / "models")
-        if options.jobs:
-            one(options.jobs, applications, rules, options.plots)
-        for load in () if options.jobs else options.load or PUBLISHED:
-            numbers = options.workload or range(1, WORKLOADS + 1)
-            outcomes = loaded(load, options.traces / "jobs" / load, list(numbers), applications, rules)
-            if options.plots:
-                draw(options.plots, f"load {load}, workload {numbers[0]}", outcomes)
+        applications = read_applications(models or traces / "models")
+        if jobs:
+            table(jobs.name, [jobs], applications, rules, plots)
+            return
+        for each in some(load, PUBLISHED):
+            numbers = workload or [*range(1, WORKLOADS + 1)]
+            files = [traces / "jobs" / each / f"{at}.csv" for at in numbers]
+            table(f"load {each}", files, applications, rules, plots, published(each, numbers))
     except BadTrace as error:
         sys.exit(str(error))
-    print(f"made by {command('benchmarks.cluster')}")
-    print(machine())
 
 
-def adapted(rules: Rules, options: Namespace) -> Rules:
-    """Return the rules with what was given on the command line."""
-    given = {
-        name: getattr(options, name) for name in ("power", "favour") if getattr(options, name) is not None
+Hours = Mapping[str, tuple[Sequence[float], float]]
+"""By policy: the mean completion time of each workload, and their p99."""
+
+
+def published(load: str, numbers: Sequence[int]) -> Hours:
+    """Return the results of some workloads; their p99 is known for all together alone."""
+    every = len(numbers) == WORKLOADS
+    return {
+        name: ([means[at - 1] for at in numbers], p99 if every else nan)
+        for name, (means, _, p99) in PUBLISHED[load].items()
     }
-    if options.short is not None:
-        given["short"] = timedelta(hours=options.short)
-    return replace(rules, options=replace(rules.options, **given))
 
 
-def one(
-    path: Path, applications: Mapping[str, Application], rules: Mapping[str, Rules], plots: Path | None
+def table(
+    title: str,
+    files: Sequence[Path],
+    applications: Mapping[str, Application],
+    rules: Mapping[str, Rules],
+    plots: Path | None,
+    beside: Hours | None = None,
 ) -> None:
-    """Run the jobs of one file."""
-    jobs = read_jobs(path, applications)
-    outcomes = {name: run(jobs, applications, each) for name, each in rules.items()}
-    show(Sheet((path.name, *HEADS), [cells(name, [each], None) for name, each in outcomes.items()]))
+    """Run workloads and print them, beside what was published if they were; plot the first one."""
+    rows, firsts, columns = [], {}, [f"{file.stem}, h" for file in files if beside]
+    pollux = fmean(beside["Pollux"][0]) if beside else nan
+    for name, (means, p99) in (beside or {}).items():
+        mean = fmean(means)
+        rows.append([name, *map(number, means), number(mean), number(mean / pollux), spread([p99])])
+    for name, each in rules.items():
+        outcomes = []
+        for file in files:
+            outcomes.append(run(read_jobs(file, applications), applications, each))
+            say(f"{title}, workload {file.stem}, {name}: {outcomes[-1].mean:.3f} h")
+        means = [outcome.mean for outcome in outcomes]
+        mean = fmean(means)
+        figures = (number(fmean(map(figure, outcomes))) for figure in FIGURES.values())
+        single = map(number, means[: len(columns)])
+        rows.append([name, *single, number(mean), spread([mean / pollux]), *figures])
+        firsts[name] = outcomes[0]
+    show(Sheet((title, *columns, "mean h", "of Pollux", *FIGURES), rows))
     if plots:
-        draw(plots, path.name, outcomes)
+        draw(plots, f"{title}, workload {files[0].stem}" if beside else title, firsts)
 
 
 def draw(folder: Path, title: str, outcomes: Mapping[str, Outcome]) -> None:
@@ -142,60 +169,3 @@ def draw(folder: Path, title: str, outcomes: Mapping[str, Outcome]) -> None:
         ("GPUs in use", gpus, beside[1]),
     )
     plot(folder, title, "h", lines)
-
-
-def loaded(
-    load: str,
-    folder: Path,
-    numbers: Sequence[int],
-    applications: Mapping[str, Application],
-    rules: Mapping[str, Rules],
-) -> dict[str, Outcome]:
-    """Run workloads of a load, print them beside what was published; return the outcomes of the first one."""
-    published = {name: [means[at - 1] for at in numbers] for name, (means, _, _) in PUBLISHED[load].items()}
-    pollux = fmean(published["Pollux"])
-    rows = [
-        [
-            name,
-            *map(number, means),
-            number(fmean(means)),
-            number(fmean(means) / pollux),
-            tail(load, name, numbers),
-        ]
-        for name, means in published.items()
-    ]
-    firsts = {}
-    for name, each in rules.items():
-        outcomes = []
-        for at in numbers:
-            outcomes.append(run(read_jobs(folder / f"{at}.csv", applications), applications, each))
-            say(f"load {load}, workload {at}, {name}: {mean(outcomes[-1]):.3f} h")
-        single = [number(mean(outcome)) for outcome in outcomes]
-        rows.append([name, *single, *cells("", outcomes, pollux)[1:]])
-        firsts[name] = outcomes[0]
-    show(Sheet((f"load {load}", *(f"{at}, h" for at in numbers), *HEADS), rows))
-    return firsts
-
-
-def tail(load: str, name: str, numbers: Sequence[int]) -> str:
-    """Return the published p99, which is known for all workloads together."""
-    return number(PUBLISHED[load][name][2]) if len(numbers) == WORKLOADS else "–"
-
-
-def mean(outcome: Outcome) -> float:
-    return fmean(outcome.hours.values())
-
-
-def cells(name: str, outcomes: Sequence[Outcome], pollux: float | None) -> list[str]:
-    """Return the cells of a row: means over the workloads."""
-    means = fmean(mean(each) for each in outcomes)
-    return [
-        name,
-        number(means),
-        number(means / pollux) if pollux else "–",
-        number(fmean(float(np.percentile(list(each.hours.values()), 99)) for each in outcomes)),
-        number(fmean(fmean(each.rho.values()) for each in outcomes)),
-        number(fmean(float(np.percentile(list(each.rho.values()), 99)) for each in outcomes)),
-        number(fmean(fmean(each.changes.values()) for each in outcomes)),
-        number(1000 * fmean(fmean(each.plans) for each in outcomes)),
-    ]

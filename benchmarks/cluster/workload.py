@@ -51,6 +51,11 @@ class Outcome:
     busy: list[tuple[float, int, int]] = field(default_factory=list)
     """At each tick: hours, jobs that have not ended, GPUs in use."""
 
+    @property
+    def mean(self) -> float:
+        """The mean completion time, in hours."""
+        return fmean(self.hours.values())
+
 
 def run(submissions: Sequence[Submission], applications: Mapping[str, Application], rules: Rules) -> Outcome:
     """Return what a workload comes to under the goodput planner."""

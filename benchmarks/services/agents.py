@@ -2,86 +2,62 @@
 
 The master runs in a process of its own, as in a job. An agent is its messages and nothing else: it connects,
 watches, joins, and keeps a Watch and a Join waiting on two connections as `trainer/link/master.py` does,
-without the cost of an agent. The loads, one JSON line for each size:
-
-- `rendezvous N`: from the first connection to the last agent that has the world, and the orders to train;
-- `beats N`: agents in a world that only watch; how much of a core the master needs;
-- `calls N`: clients that send the next request as soon as they have the answer, of four kinds.
+without the cost of an agent. The loads `rendezvous`, `beats` and `calls` print one JSON line for each size.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import os
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from typer import Argument, Option
 
+from benchmarks.commands import chosen, play
+from benchmarks.figures import quantile
+from benchmarks.services.master import TOKEN
 from elasticjob.api.rpc.message import PREFIX, Request, answer_type
 from elasticjob.api.rpc.nodes import Order, Report, Usage, Watch
 from elasticjob.api.rpc.rendezvous import Join, Recovery
 from elasticjob.api.rpc.shards import Consumer, Dataset, Lease, Open, Outcome, Result
-from elasticjob.api.sizes.role import Range
-from elasticjob.kube.clock import SystemClock
-from elasticjob.master.durable.store import Nowhere
-from elasticjob.master.main import collect_rarely
-from elasticjob.master.serving.server import Master
-from elasticjob.master.state.job import Job, Spec
 from lab.processes import Dialogue, Process
 
-TOKEN: Final = "secret"
 AGENTS: Final = (1_000, 4_000, 10_000)
 CLIENTS: Final = (1, 8, 32)
 KINDS: Final = ("watch", "report", "join", "shards")
 SPARE: Final = 500
 """File descriptors of a process that are no connections of agents."""
+SETTLE: Final = 3.0
+"""Seconds until agents that only watch do so evenly."""
+Sizes = Annotated[list[int] | None, Argument(help="numbers of agents or clients")]
 AT_ONCE: Final = 1_000
 """Connections that are opened at a time: the queue of a listening socket holds some thousands."""
 
 
-class Line(asyncio.Protocol):
+@dataclass(frozen=True)
+class Line:
     """A connection to the master that is kept, for one request at a time."""
 
-    def __init__(self) -> None:
-        self._got = bytearray()
-        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport: Any = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._got += data
-        head = self._got.find(b"\r\n\r\n")
-        if head < 0:
-            return
-        mark = self._got.find(b"Content-Length: ", 0, head)
-        length = int(self._got[mark + 16 : self._got.find(b"\r", mark)]) if mark > 0 else 0
-        if len(self._got) < head + 4 + length or self._answer is None:
-            return
-        status, body = int(self._got[9:12]), bytes(self._got[head + 4 :])
-        self._got.clear()
-        answer, self._answer = self._answer, None
-        if not answer.done():
-            answer.set_result((status, body))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionResetError("the master closed the connection"))
-
-    def post(self, whole: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        """Send a request; the future is its status and body."""
-        self._answer = asyncio.get_running_loop().create_future()
-        self.transport.write(whole)
-        return self._answer
+    async def post(self, whole: bytes) -> tuple[int, bytes]:
+        """Send a request; return the status and the body of the response."""
+        self.writer.write(whole)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        mark = head.find(b"Content-Length: ")
+        length = int(head[mark + 16 : head.find(b"\r", mark)]) if mark > 0 else 0
+        return int(head[9:12]), await self.reader.readexactly(length)
 
     async def call(self, request: Request[Any]) -> Any:
         """Return the response, None for 204."""
@@ -115,15 +91,14 @@ class Lines:
     async def open(self) -> Line:
         """Return a new connection."""
         async with self._turns:
-            loop = asyncio.get_running_loop()
-            _, line = await loop.create_connection(Line, "127.0.0.1", self._port)
+            line = Line(*await asyncio.open_connection("127.0.0.1", self._port))
         self._open.append(line)
         return line
 
     def close(self) -> None:
         """Close all."""
         for line in self._open:
-            line.transport.abort()
+            line.writer.transport.abort()
 
 
 class Agent:
@@ -173,52 +148,57 @@ class Agent:
             await self._watch()
 
 
-async def rendezvous(agents: int) -> dict[str, object]:
-    """Measure how long so many agents take from nothing to a world that trains."""
-    own = time.process_time()
-    async with crowd(agents) as (master, _, took, alone):
-        return {
-            "load": "rendezvous",
-            "agents": agents,
-            "connections": agents * (1 if alone else 2),
-            "seconds": round(took, 3),
-            "master_cpu_seconds": round(master.cpu_seconds, 3),
-            "agents_cpu_seconds": round(time.process_time() - own, 3),
-            "master_rss_mb": round(master.rss / 2**20),
-        }
+async def rendezvous(agents: Sizes = None) -> None:
+    """How long agents take from the first connection to the last one that has its world and trains."""
+    for size in agents or AGENTS:
+        own = time.process_time()
+        async with crowd(size) as (master, _, took, alone):
+            tell(
+                load="rendezvous",
+                agents=size,
+                connections=size * (1 if alone else 2),
+                seconds=round(took, 3),
+                master_cpu_seconds=round(master.cpu_seconds, 3),
+                agents_cpu_seconds=round(time.process_time() - own, 3),
+                master_rss_mb=round(master.rss / 2**20),
+            )
 
 
-async def beats(agents: int, seconds: float, *, settle: float = 3.0) -> dict[str, object]:
-    """Measure what a master needs for agents that only watch."""
-    async with crowd(agents) as (master, watching, _, _):
-        tasks = [asyncio.ensure_future(agent.watch()) for agent in watching]
-        await asyncio.sleep(settle)
-        began, spent = time.perf_counter(), master.cpu_seconds
-        await asyncio.sleep(seconds)
-        took, cpu = time.perf_counter() - began, master.cpu_seconds - spent
-        failed = [task for task in tasks if task.done()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return {
-            "load": "beats",
-            "agents": agents,
-            "watches_per_second": round(agents / 2.0),
-            "failed": len(failed),
-            "master_core_share": round(cpu / took, 3),
-            "microseconds_per_watch": round(cpu / took / (agents / 2.0) * 1e6, 1),
-        }
+async def beats(agents: Sizes = None, seconds: float = 3.0) -> None:
+    """How much of a core a master needs for agents in a world that only watch."""
+    for size in agents or AGENTS:
+        async with crowd(size) as (master, watching, _, _):
+            tasks = [asyncio.ensure_future(agent.watch()) for agent in watching]
+            await asyncio.sleep(SETTLE)
+            began, spent = time.perf_counter(), master.cpu_seconds
+            await asyncio.sleep(seconds)
+            took, cpu = time.perf_counter() - began, master.cpu_seconds - spent
+            failed = [task for task in tasks if task.done()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            tell(
+                load="beats",
+                agents=size,
+                watches_per_second=round(size / 2.0),
+                failed=len(failed),
+                master_core_share=round(cpu / took, 3),
+                microseconds_per_watch=round(cpu / took / (size / 2.0) * 1e6, 1),
+            )
+
+
+def tell(**figures: object) -> None:
+    """Print the figures of a size."""
+    print(json.dumps(figures), flush=True)
 
 
 @asynccontextmanager
-async def crowd(
-    agents: int, *, alone: bool = False
-) -> AsyncIterator[tuple[Process, list[Agent], float, bool]]:
+async def crowd(agents: int) -> AsyncIterator[tuple[Process, list[Agent], float, bool]]:
     """So many agents that form a world; their master, how long it took them, and whether each had one line.
 
     A process that may not open two connections for each has agents with one.
     """
-    alone = alone or 2 * agents > 0.75 * more_files() - SPARE
+    alone = 2 * agents > 0.75 * more_files() - SPARE
     async with AsyncExitStack() as stack:
         port, master = await stack.enter_async_context(serving(agents))
         lines = Lines(port)
@@ -229,26 +209,36 @@ async def crowd(
         yield master, watching, time.perf_counter() - began, alone
 
 
-async def calls(clients: int, kind: str, seconds: float, *, settle: float = 0.5) -> dict[str, object]:
-    """Measure calls per second of so many clients, and how long one takes."""
+async def calls(
+    clients: Sizes = None,
+    kinds: Annotated[str, Option(help=f"some of {','.join(KINDS)}; all by default")] = "",
+    seconds: float = 3.0,
+) -> None:
+    """Calls per second of clients that send the next request as soon as they have the answer."""
+    for size, kind in product(clients or CLIENTS, chosen(kinds, KINDS)):
+        spent = await durations(size, kind, seconds)
+        tell(
+            load="calls",
+            kind=kind,
+            clients=size,
+            calls_per_second=round(len(spent) / seconds),
+            p50_ms=round(1000 * quantile(spent, 0.5), 3),
+            p99_ms=round(1000 * quantile(spent, 0.99), 3),
+        )
+
+
+async def durations(clients: int, kind: str, seconds: float, *, settle: float = 0.5) -> list[float]:
+    """Return how long each call of so many clients takes, in the measured time."""
+    spent: list[float] = []
     async with serving(clients) as (port, _):
         lines = Lines(port)
-        spent: list[float] = []
         opened = [await lines.open() for _ in range(clients)]
         async with asyncio.TaskGroup() as tasks:
             until = time.perf_counter() + seconds + settle
             for index, line in enumerate(opened):
                 tasks.create_task(_call_on(line, index, kind, until - seconds, until, spent))
         lines.close()
-    spent.sort()
-    return {
-        "load": "calls",
-        "kind": kind,
-        "clients": clients,
-        "calls_per_second": round(len(spent) / seconds),
-        "p50_ms": round(1000 * spent[len(spent) // 2], 3),
-        "p99_ms": round(1000 * spent[len(spent) * 99 // 100], 3),
-    }
+    return spent
 
 
 async def _call_on(line: Line, index: int, kind: str, begin: float, end: float, spent: list[float]) -> None:
@@ -306,21 +296,10 @@ async def _shards(line: Line, node: str) -> Callable[[], Awaitable[object]]:
 @asynccontextmanager
 async def serving(nodes: int) -> AsyncIterator[tuple[int, Process]]:
     """A master in a process of its own, for a job of so many nodes; its port."""
-    command = [sys.executable, "-m", "benchmarks.services.agents", "serve", str(nodes)]
+    command = [sys.executable, "-m", "benchmarks.services.master", str(nodes)]
     with tempfile.TemporaryDirectory() as folder:
         async with Dialogue("master", command, Path(folder)) as master:
             yield int(await asyncio.to_thread(master.line)), master
-
-
-async def serve(nodes: int) -> None:
-    """Be the master until the standard input ends."""
-    collect_rarely()
-    spec = Spec(job="agents", bounds=Range(least=nodes, most=nodes))
-    clock = SystemClock()
-    async with Master(Job(spec=spec, gathering=clock.now()), TOKEN, Nowhere(), clock=clock) as master:
-        print(master.address.rpartition(":")[2], flush=True)
-        await asyncio.to_thread(sys.stdin.read)
-        os._exit(0)
 
 
 def more_files() -> int:
@@ -330,33 +309,5 @@ def more_files() -> int:
     return hard if hard != resource.RLIM_INFINITY else 1 << 20
 
 
-async def run(arguments: argparse.Namespace) -> None:
-    """Run the chosen loads."""
-    sizes: Sequence[int] = arguments.sizes
-    for size in sizes or AGENTS:
-        if arguments.load == "rendezvous":
-            print(json.dumps(await rendezvous(size)), flush=True)
-        if arguments.load == "beats":
-            print(json.dumps(await beats(size, arguments.seconds)), flush=True)
-    for size in (sizes or CLIENTS) if arguments.load == "calls" else ():
-        for kind in arguments.kinds:
-            print(json.dumps(await calls(size, kind, arguments.seconds)), flush=True)
-
-
-def main() -> None:
-    """Read the command line."""
-    if sys.argv[1:2] == ["serve"]:
-        asyncio.run(serve(int(sys.argv[2])))
-        return
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("load", choices=("rendezvous", "beats", "calls"))
-    parser.add_argument("sizes", nargs="*", type=int, help="numbers of agents or clients")
-    parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
-    asyncio.run(run(parser.parse_args()))
-
-
 if __name__ == "__main__":
-    main()
+    play(rendezvous, beats, calls)

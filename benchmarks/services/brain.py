@@ -7,10 +7,8 @@ people do, one at a time, and eight at once. The growth is k of latency = c · j
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -18,19 +16,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import aiohttp
 import asyncpg
 import msgspec
+from typer import Option
 
-from benchmarks.figures import Sheet, growth, machine, number, quantile, show
+from benchmarks.commands import play
+from benchmarks.figures import Sheet, growth, number, peak, quantile, show
 from elasticjob.api.rpc.brain import AskSizes, TellStatistics, job_token
 from elasticjob.api.rpc.message import PREFIX, Request
 from elasticjob.api.sizes.facts import JobFacts, Placement, Sample, Stage, Use
 from elasticjob.api.sizes.role import Role
 from elasticjob.brain.store import Record, SeenJob, SeenPod, Store, open_store
 from lab import programs
+from lab.processes import say
 from lab.programs import postgres
 
 NOW: Final = datetime.now(UTC)
@@ -131,7 +132,7 @@ async def fill(filled: Filled, jobs: int, count: int, at_once: int) -> float:
                 filled.running.append(f"uid-{at}")
             done = at + 1 - first
             if done % 1000 == 0:
-                print(f"  {done:,} of {jobs - first:,} jobs", file=sys.stderr)
+                say(f"  {done:,} of {jobs - first:,} jobs")
 
     async with open_store(filled.url) as store:
         await asyncio.gather(*(some(store) for _ in range(at_once)))
@@ -139,20 +140,14 @@ async def fill(filled: Filled, jobs: int, count: int, at_once: int) -> float:
     return rows / (time.perf_counter() - began)
 
 
-def megabytes(pid: int, what: str = "VmRSS") -> float:
-    """Return the memory of a process."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(lines[what].split()[0]) / 1000
-
-
-async def times(requests: Iterator[Callable[[], Awaitable[None]]], clients: int) -> list[float]:
-    """Return the milliseconds of each request."""
-    found: list[float] = []
+async def times(request: Callable[[str], Awaitable[None]], uids: Sequence[str], clients: int) -> list[float]:
+    """Return the milliseconds of a request for each of these jobs."""
+    found, waiting = list[float](), iter(uids)
 
     async def one() -> None:
-        for request in requests:
+        for uid in waiting:
             began = time.perf_counter()
-            await request()
+            await request(uid)
             found.append(1000 * (time.perf_counter() - began))
 
     await asyncio.gather(*(one() for _ in range(clients)))
@@ -166,7 +161,7 @@ async def ask(filled: Filled, folder: Path, requests: int) -> dict[str, list[flo
     key.write_bytes(KEY)
     brain = programs.brain(None, folder, key, database=filled.url)
     async with brain, aiohttp.ClientSession() as session:
-        url, pid = brain.url, brain.pid
+        url = brain.url
 
         async def post(asked: Request[Any], uid: str) -> None:
             headers = {"Authorization": f"Bearer {job_token(KEY, uid)}"}
@@ -180,7 +175,7 @@ async def ask(filled: Filled, folder: Path, requests: int) -> dict[str, list[flo
                 await reply.read()
                 reply.raise_for_status()
 
-        figures["resident MB at the start"] = [megabytes(pid)]
+        figures["resident MB at the start"] = [brain.rss / 1e6]
         chance = random.Random(len(filled.running))
         some = [chance.choice(filled.running) for _ in range(requests)]
         about = {uid: facts(int(uid.removeprefix("uid-"))) for uid in some}
@@ -198,15 +193,10 @@ async def ask(filled: Filled, folder: Path, requests: int) -> dict[str, list[flo
         for name, kind in kinds.items():
             count = requests // 20 if "1,000" in name else requests
             for clients in (1, CLIENTS):
-                asked = iter([_later(kind, uid) for uid in some[:count]])
-                figures[f"{name}, {clients} at once"] = await times(asked, clients)
-        figures["resident MB at the end"] = [megabytes(pid)]
-        figures["resident MB at most"] = [megabytes(pid, "VmHWM")]
+                figures[f"{name}, {clients} at once"] = await times(kind, some[:count], clients)
+        figures["resident MB at the end"] = [brain.rss / 1e6]
+        figures["resident MB at most"] = [peak(brain.pid) / 1e6]
     return figures
-
-
-def _later(kind: Callable[[str], Awaitable[None]], uid: str) -> Callable[[], Awaitable[None]]:
-    return lambda: kind(uid)
 
 
 async def size_of(url: str) -> float:
@@ -221,12 +211,14 @@ async def size_of(url: str) -> float:
         await connection.close()
 
 
-async def measure(filled: Filled, folder: Path, options: argparse.Namespace) -> list[dict[str, list[float]]]:
+async def measure(
+    filled: Filled, folder: Path, sizes: Sequence[int], samples: int, requests: int
+) -> list[dict[str, list[float]]]:
     """Return the figures at each number of jobs."""
     found = []
-    for jobs in (options.jobs // 10, options.jobs):
-        rate = await fill(filled, jobs, options.samples, 1 if filled.url.startswith("sqlite") else CLIENTS)
-        figures = await ask(filled, folder, options.requests)
+    for jobs in sizes:
+        rate = await fill(filled, jobs, samples, 1 if filled.url.startswith("sqlite") else CLIENTS)
+        figures = await ask(filled, folder, requests)
         found.append(figures | {"rows written a second": [rate], "database MB": [await size_of(filled.url)]})
     return found
 
@@ -240,16 +232,8 @@ def rows_of(found: Sequence[dict[str, list[float]]], jobs: int) -> list[list[str
             rows.append([name, number(few[0]), number(many[0]), "", ""])
             continue
         k = growth([jobs / 10, jobs], [quantile(few, 0.5), quantile(many, 0.5)])
-        cells = [number(quantile(some, share)) for some in (few, many) for share in (0.5, 0.99)]
-        rows.append(
-            [
-                f"{name}, ms",
-                f"{cells[0]} / {cells[1]}",
-                f"{cells[2]} / {cells[3]}",
-                f"{k:.2f}",
-                f"{len(many)}",
-            ]
-        )
+        cells = (" / ".join(number(quantile(some, share)) for share in (0.5, 0.99)) for some in (few, many))
+        rows.append([f"{name}, ms", *cells, f"{k:.2f}", f"{len(many)}"])
     return rows
 
 
@@ -263,26 +247,20 @@ def databases(folder: Path) -> Iterator[Mapping[str, str]]:
         yield {"SQLite": f"sqlite:///{folder / 'brain.db'}", "PostgreSQL": f"{made.url}/postgres"}
 
 
-def main() -> None:
+def main(
+    jobs: Annotated[int, Option(help="jobs in the database")] = 10_000,
+    samples: Annotated[int, Option(help="samples of each job")] = 60,
+    requests: Annotated[int, Option(help="requests of each kind")] = 1000,
+) -> None:
     """Print one table for each database."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.services.brain", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=10_000, help="jobs in the database (%(default)s)")
-    parser.add_argument("--samples", type=int, default=60, help="samples of each job (%(default)s)")
-    parser.add_argument("--requests", type=int, default=1000, help="requests of each kind (%(default)s)")
-    options = parser.parse_args()
+    sizes = jobs // 10, jobs
     with tempfile.TemporaryDirectory(prefix="bench-brain-") as made, databases(Path(made)) as urls:
         for name, url in urls.items():
-            print(f"{name}: {options.jobs:,} jobs", file=sys.stderr)
-            found = asyncio.run(measure(Filled(url), Path(made), options))
-            heads = [
-                name,
-                f"{options.jobs // 10:,} jobs: p50 / p99",
-                f"{options.jobs:,} jobs: p50 / p99",
-                "growth",
-                "requests",
-            ]
-            show(Sheet(heads, rows_of(found, options.jobs), [machine()]))
+            say(f"{name}: {jobs:,} jobs")
+            found = asyncio.run(measure(Filled(url), Path(made), sizes, samples, requests))
+            heads = [name, *(f"{size:,} jobs: p50 / p99" for size in sizes), "growth", "requests"]
+            show(Sheet(heads, rows_of(found, jobs)))
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

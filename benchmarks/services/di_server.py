@@ -1,23 +1,22 @@
 """di-server under load: coordinators that poll once a second, as stock DI-engine does.
 
-python -m benchmarks.services.di_server [--jobs 1000] [--seconds 60]
-
 A devcluster without kubelets has the DIJobs and their pods; di-server and the callers are processes.
-Printed: calls a second, p50, p99 and the longest in ms, processor time and memory of di-server.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 
+from benchmarks.clients.load import all_of
+from benchmarks.commands import play
+from benchmarks.figures import Sheet, number, quantile, show
 from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.names import Role, coordinator
@@ -31,44 +30,20 @@ from lab.processes import Dialogue
 
 TEMPLATE = {"spec": {"schedulerName": "nobody", "containers": [{"name": "di-container", "image": "none"}]}}
 ROLES = (Role.COORDINATOR, Role.COLLECTOR, Role.COLLECTOR, Role.LEARNER)
-AT_ONCE = 16
-
-
-@dataclass(frozen=True)
-class Load:
-    """What was measured."""
-
-    calls: int
-    seconds: float
-    latencies: list[float]
-    cores: float
-    megabytes: float
-
-    def text(self) -> str:
-        """Return it as one line."""
-        found = sorted(self.latencies)
-        p50, p99, longest = (1000 * found[int(share * (len(found) - 1))] for share in (0.5, 0.99, 1.0))
-        return (
-            f"{self.calls / self.seconds:.0f} calls/s, p50 {p50:.1f} ms, p99 {p99:.1f} ms, "
-            f"longest {longest:.0f} ms, "
-            f"{self.cores:.2f} cores, {self.megabytes:.0f} MB"
-        )
 
 
 async def fill(client: Client, jobs: int) -> None:
     """Make DIJobs with a coordinator, two collectors and a learner each."""
-    slots = asyncio.Semaphore(AT_ONCE)
+    spec = {role: {"template": TEMPLATE} for role in ("coordinator", "collector", "learner")}
 
     async def one(number: int) -> None:
-        async with slots:
-            spec = {role: {"template": TEMPLATE} for role in ("coordinator", "collector", "learner")}
-            manifest = {"metadata": {"name": f"job-{number}"}, "spec": spec}
-            job = await client.create(DIJOB, manifest, "default")
-            for index, role in enumerate(ROLES):
-                name = coordinator(f"job-{number}") if not index else f"job-{number}-{role}-0000{index}"
-                await client.create(POD.untyped(), pods.pod(job, role, name, Server(), TEMPLATE), "default")
+        manifest = {"metadata": {"name": f"job-{number}"}, "spec": spec}
+        job = await client.create(DIJOB, manifest, "default")
+        for index, role in enumerate(ROLES):
+            name = coordinator(f"job-{number}") if not index else f"job-{number}-{role}-0000{index}"
+            await client.create(POD.untyped(), pods.pod(job, role, name, Server(), TEMPLATE), "default")
 
-    await asyncio.gather(*(one(number) for number in range(jobs)))
+    await all_of([partial(one, number) for number in range(jobs)])
 
 
 async def poll(url: str, jobs: int, seconds: float) -> list[float]:
@@ -91,8 +66,8 @@ async def poll(url: str, jobs: int, seconds: float) -> list[float]:
     return latencies
 
 
-async def measure(jobs: int, seconds: float) -> Load:
-    """Return what one di-server does under this load."""
+async def measure(jobs: int, seconds: float) -> dict[str, float]:
+    """Return the figures of one di-server under this load."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         async with DevCluster(folder, nodes=[]) as cluster, Client(cluster.config()) as client:
@@ -100,29 +75,30 @@ async def measure(jobs: int, seconds: float) -> Load:
             await fill(client, jobs)
             async with programs.di_server(cluster.kubeconfig, folder) as server:
                 before, began = server.cpu_seconds, time.perf_counter()
-                module = (sys.executable, "-m", "benchmarks.services.di_server", "--poll", server.url)
-                flags = ("--jobs", str(jobs), "--seconds", str(seconds))
-                async with Dialogue("calls", (*module, *flags), folder) as calling:
+                words = ("poll", server.url, str(jobs), str(seconds))
+                command = (sys.executable, "-m", "benchmarks.services.di_server", *words)
+                async with Dialogue("calls", command, folder) as calling:
                     latencies = await asyncio.to_thread(calling.result)
                 took = time.perf_counter() - began
-                used = server.cpu_seconds - before
-                return Load(len(latencies), took, latencies, used / took, server.rss / 1e6)
+                return {
+                    "calls/s": len(latencies) / took,
+                    "p50, ms": 1000 * quantile(latencies, 0.5),
+                    "p99, ms": 1000 * quantile(latencies, 0.99),
+                    "longest, ms": 1000 * max(latencies),
+                    "cores": (server.cpu_seconds - before) / took,
+                    "MB": server.rss / 1e6,
+                }
 
 
-def main() -> None:
-    """Measure, or be the callers of a measurement."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--poll", default="", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.poll:
-        print(asyncio.run(poll(options.poll, options.jobs, options.seconds)))
-        return
-    print(f"{options.jobs} coordinators:", asyncio.run(measure(options.jobs, options.seconds)).text())
+async def main(jobs: int = 1000, seconds: float = 60.0) -> None:
+    """Measure, and print the table."""
+    figures = await measure(jobs, seconds)
+    show(Sheet((f"{jobs:,} coordinators", *figures), [["di-server", *map(number, figures.values())]]))
 
 
 if __name__ == "__main__":
-    main()
+    match sys.argv[1:]:
+        case ["poll", url, jobs, seconds]:
+            print(asyncio.run(poll(url, int(jobs), float(seconds))))
+        case _:
+            play(main)

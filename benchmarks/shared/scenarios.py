@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from benchmarks.clients.load import all_of
-from benchmarks.shared.pods import TooLate
+from benchmarks.clients.plane import NAMESPACE, TooLate
 from benchmarks.shared.scene import ONE, PATIENCE, TEAM_A, TEAM_B, Refused, Scene, Taken
 from benchmarks.shared.sheet import Runs
-from benchmarks.shared.systems import NAMESPACE, Asked
+from benchmarks.shared.systems import Asked
 from elasticjob.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from elasticjob.kube.objects.views import NODE, POD
 from lab.clusters.plane import queues
@@ -35,25 +36,22 @@ async def started(on: Scene, round_: int) -> Taken:
 
 async def deleted_pod(on: Scene, round_: int) -> Taken:
     """A pod of a job of four is deleted without grace."""
-    asked = Asked(f"deleted-{round_}", 4, 2, ONE)
-    async with on.job(asked):
-        victim = min(on.pods.running(asked.name))
-        async with on.measured() as taken:
-            began = time.monotonic()
-            await on.client.delete(POD, on.pods.name(victim), NAMESPACE, grace=0)
-            taken.seconds[AGAIN] = await on.runs(asked.name, 4, [victim]) - began
-        return taken
+    return await _loses(on, f"deleted-{round_}", lambda pod: on.client.delete(POD, pod, NAMESPACE, grace=0))
 
 
 async def failed_pod(on: Scene, round_: int) -> Taken:
     """A pod of a job of four ends with exit code 137, as after the kernel's out-of-memory killer."""
-    asked = Asked(f"failed-{round_}", 4, 2, ONE)
-    async with on.job(asked):
-        victim = min(on.pods.running(asked.name))
+    return await _loses(on, f"failed-{round_}", partial(_fail, on))
+
+
+async def _loses(on: Scene, name: str, blow: Callable[[str], Awaitable[object]]) -> Taken:
+    """A job of four loses a pod by a blow."""
+    async with on.job(Asked(name, 4, 2, ONE)):
+        victim = min(on.pods.running(name))
         async with on.measured() as taken:
             began = time.monotonic()
-            await _fail(on, on.pods.name(victim))
-            taken.seconds[AGAIN] = await on.runs(asked.name, 4, [victim]) - began
+            await blow(on.pods.made[victim])
+            taken.seconds[AGAIN] = await on.runs(name, 4, [victim]) - began
         return taken
 
 
@@ -61,9 +59,9 @@ async def drained_node(on: Scene, round_: int) -> Taken:
     """The machine of one pod of four is cordoned, and its pods are evicted, as `kubectl drain` does."""
     asked = Asked(f"drained-{round_}", 4, 2, ONE)
     async with on.job(asked):
-        victim = min(on.pods.running(asked.name))
-        node = on.pods.node(on.pods.name(victim), NAMESPACE)
-        leaving = {uid for uid in on.pods.running(asked.name) if on.pods.name(uid) in on.pods.on(node)}
+        workers = on.pods.running(asked.name)
+        node = on.pods.node(on.pods.made[min(workers)])
+        leaving = {uid for uid in workers if on.pods.made[uid] in on.pods.on(node)}
         try:
             async with on.measured() as taken:
                 began = time.monotonic()
@@ -112,18 +110,16 @@ async def queued(on: Scene, round_: int, jobs: int = QUEUED) -> Taken:
     """So many jobs of 2 pods, whose pods succeed after a second, through a queue with room for 20 at once."""
     names = [f"queued-{round_}-{number:03}" for number in range(jobs)]
 
-    def creation(name: str) -> Callable[[], Awaitable[None]]:
-        return lambda: on.create(Asked(name, 2, 2, ONE, brief=True))
-
+    brief = [Asked(name, 2, 2, ONE, brief=True) for name in names]
     async with on.measured() as taken:
         began = time.monotonic()
-        taken.seconds["seconds until all are created"] = await all_of([creation(name) for name in names])
+        taken.seconds["seconds until all are created"] = await all_of(
+            [partial(on.create, each) for each in brief]
+        )
         await _all_complete(on, jobs)
         taken.seconds["seconds until all have ended"] = time.monotonic() - began
     taken.counts["most pods at once"] = on.pods.most
-    await all_of(
-        [lambda name=name: on.client.delete(on.system.kind, name, NAMESPACE) for name in names]  # type: ignore[misc]
-    )
+    await all_of([partial(on.client.delete, on.system.kind, name, NAMESPACE) for name in names])
     return taken
 
 
@@ -156,17 +152,7 @@ async def noted(playing: Awaitable[Taken], title: str, runs: Runs) -> None:
         runs.refusals.append(str(refused))
         return
     runs.taken.append(taken)
-    told = ", ".join(f"{name} {value:.2f}" for name, value in {**taken.seconds, **taken.counts}.items())
-    writes = f", {sum(taken.writes.values())} writes" if taken.writes else ""
-    say(f"  {title}: {told}, {taken.pods_made} pods made{writes}")
-
-
-def chosen(words: str, known: Collection[str] = SCENARIOS) -> list[str]:
-    """The scenarios of a comma-separated list, all for none. Raises ValueError for an unknown one."""
-    wanted = [word for word in words.split(",") if word] or [*known]
-    if unknown := [word for word in wanted if word not in known]:
-        raise ValueError(f"there is no scenario {unknown[0]}: write some of {','.join(known)}")
-    return wanted
+    say(f"  {title}: {', '.join(f'{name} {value:.2f}' for name, value in taken.figures().items())}")
 
 
 async def _fail(on: Scene, name: str) -> None:

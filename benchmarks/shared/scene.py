@@ -11,27 +11,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from benchmarks.clients import load
-from benchmarks.clients.load import plain
-from benchmarks.shared.pods import Pods, TooLate, watched
-from benchmarks.shared.systems import GPU, NAMESPACE, Asked, System
+from benchmarks.clients.plane import AGENT, NAMESPACE, TooLate, machine, pretended
+from benchmarks.shared.pods import Pods, watched
+from benchmarks.shared.systems import GPU, Asked, System
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError
-from elasticjob.kube.objects.views import NODE
 from lab.clusters.plane import queues
 from lab.clusters.plane.audit import Audited
 from lab.clusters.plane.controlplane import KWOK_STAGES, ControlPlane
 from lab.clusters.plane.kueue import Kueue
 from lab.processes import say
 
-MACHINES, GPUS = 12, 8
+MACHINES: Final = 12
+HAS: Final = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: "8"}
+"""What a machine has."""
 ONE, TEAM_A, TEAM_B = "one", "team-a", "team-b"
 """Queues: one of 40 GPUs by itself; two of two GPUs each that lend to each other."""
 Quotas = Mapping[str, tuple[str, str]]
 """The GPUs of each queue, and its cohort."""
 QUOTAS: Final[Quotas] = {ONE: ("40", ""), TEAM_A: ("2", "lab"), TEAM_B: ("2", "lab")}
 STAGES: Final = Path(__file__).with_name("stages.yaml")
-AGENT: Final = "bench-user"
 PLENTY: Final = {"cpu": "1k", "memory": "10Ti"}
 """Quota is short of GPUs alone: our master, which has none, always finds room."""
 PATIENCE: Final = 120.0
@@ -51,6 +50,11 @@ class Taken:
     counts: dict[str, float] = field(default_factory=dict)
     refused: str = ""
     """The error with which the system refused a request; the run then replaced the job."""
+
+    def figures(self) -> dict[str, float]:
+        """Return all of them by name."""
+        writes = {"writes to the API server": sum(self.writes.values())} if self.writes else {}
+        return {**self.seconds, **self.counts, "pods made": self.pods_made, **writes}
 
 
 @dataclass
@@ -134,16 +138,12 @@ async def scene(system: System, folder: Path) -> AsyncIterator[Scene]:
     """Start everything for one system."""
     say(f"{system.name}: starting a control plane, Kueue and its controllers")
     flags = [f"--config={KWOK_STAGES}", f"--config={STAGES}"]
-    with ControlPlane(folder / "plane", scheduler=True, kwok=True, kwok_flags=flags) as plane:
-        async with (
-            plain(plane.kubeconfig, AGENT) as server,
-            Client(plane.config(), user_agent=AGENT) as client,
-        ):
-            await server.namespace(NAMESPACE)
-            for number in range(MACHINES):
-                await server.send("POST", NODE.path(), machine(number))
-            async with governed(system, plane, client, folder, QUOTAS) as pods:
-                yield Scene(system, plane, client, pods)
+    machines = (machine(f"machine-{number:02}", HAS) for number in range(MACHINES))
+    async with (
+        pretended(folder / "plane", machines, flags) as (plane, _, client),
+        governed(system, plane, client, folder, QUOTAS) as pods,
+    ):
+        yield Scene(system, plane, client, pods)
 
 
 @asynccontextmanager
@@ -158,7 +158,7 @@ async def governed(
             for step in (kueue.start, kueue.register):
                 await asyncio.to_thread(step)
             await _queues(client, quotas)
-            async with watched(client, NAMESPACE, system.trains) as pods:
+            async with watched(client, system.trains) as pods:
                 yield pods
         finally:
             await asyncio.to_thread(kueue.stop)
@@ -171,9 +171,3 @@ async def _queues(client: Client, quotas: Quotas) -> None:
         quota = queues.cluster_queue(name, {GPU: gpus, **PLENTY}, cohort=cohort)
         await client.apply(queues.CLUSTER_QUEUE, quota, manager=AGENT)
         await client.apply(queues.LOCAL_QUEUE, queues.local_queue(name, NAMESPACE, name), manager=AGENT)
-
-
-def machine(number: int) -> dict[str, object]:
-    """A machine with GPUs, played by kwok."""
-    has = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: str(GPUS)}
-    return {**load.machine(f"machine-{number:02}"), "status": {"allocatable": has, "capacity": has}}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import NONE, Sheet, made_by, show, spread
+from benchmarks.figures import NONE, Samples, Sheet, show
 from benchmarks.shared.scene import Taken
 
 REFUSED = "refused"
@@ -27,28 +27,18 @@ Results = Mapping[str, Mapping[str, Runs]]
 """By scenario's title, by system's name."""
 
 
-def figures(runs: Runs) -> dict[str, list[float]]:
-    """The samples of each figure."""
-    found: dict[str, list[float]] = {}
-    for one in runs.taken:
-        counted = {**one.seconds, **one.counts, "pods made": float(one.pods_made)}
-        if one.writes:  # they are not counted everywhere
-            counted["writes to the API server"] = float(sum(one.writes.values()))
-        for name, value in counted.items():
-            found.setdefault(name, []).append(value)
-    return found
-
-
 def sheet(results: Results, systems: Sequence[str]) -> Sheet:
     """A row for each figure of each scenario; a refusal is a cell of its own, its words a note."""
     rows: list[list[str]] = []
     notes: list[str] = []
     for title, by_system in results.items():
-        samples = {name: figures(runs) for name, runs in by_system.items()}
         rows.append([title, *(_refused(by_system.get(name), notes, title, name) for name in systems)])
-        names = dict.fromkeys(figure for found in samples.values() for figure in found)
-        for figure in names:
-            rows.append([f"  {figure}", *(spread(samples.get(name, {}).get(figure, [])) for name in systems)])
+        samples = Samples()
+        for name, runs in by_system.items():
+            for taken in runs.taken:
+                for figure, value in taken.figures().items():
+                    samples.add(f"  {figure}", name, value)
+        rows += samples.rows(systems)
     return Sheet(["", *systems], rows, notes)
 
 
@@ -71,9 +61,8 @@ def as_json(results: Results) -> dict[str, Any]:
     }
 
 
-def tell(results: Results, systems: Sequence[str], module: str, began: float, file: Path | None) -> None:
-    """Print the table and how it was measured; write all samples to `file`, too."""
+def tell(results: Results, systems: Sequence[str], file: Path | None) -> None:
+    """Print the table; write all samples to `file`, too."""
     show(sheet(results, systems))
-    print(made_by(module, began), flush=True)
     if file:
         file.write_text(json.dumps(as_json(results), indent=1))

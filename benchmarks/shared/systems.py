@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.clients.plane import NAMESPACE
 from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client.client import Client
@@ -17,7 +18,6 @@ from lab import programs
 from lab.clusters.plane import trainer as peers
 from lab.clusters.plane.controlplane import ControlPlane
 
-NAMESPACE: Final = "bench"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 GPU: Final = "nvidia.com/gpu"
 STAYS, BRIEF = "stays", "brief"

@@ -8,13 +8,15 @@ phases. Figures are medians over the seeds, with the least and the most.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from benchmarks.figures import Sheet, command, machine, show, spread
+from typer import Option
+
+from benchmarks.commands import play, some
+from benchmarks.figures import Sheet, show, spread
 from benchmarks.simulator.policies import Fixed, Ours, Peer, Policy
 from benchmarks.simulator.rows import ROWS, Row
 from benchmarks.simulator.world import Outcome, Simulated, Track
@@ -32,35 +34,39 @@ POLICIES: Final[Mapping[str, Callable[[], Policy]]] = {
     "DLRover's, as meant": lambda: Peer(intended=True),
 }
 SHOWN: Final = ("elasticjob", "DLRover's, as meant")
-HEADS: Final = (
-    "",
-    "90 % of best, min",
-    "completed, h",
-    "idle core-h",
-    "idle GiB-h",
-    "OOM kills",
-    "plans",
-)
+FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
+    "90 % of best, min": lambda outcome: outcome.reached / 60,
+    "completed, h": lambda outcome: outcome.completed / 3600,
+    "idle core-h": lambda outcome: outcome.idle_core_hours,
+    "idle GiB-h": lambda outcome: outcome.idle_gib_hours,
+    "OOM kills": lambda outcome: outcome.kills,
+    "plans": lambda outcome: outcome.plans,
+}
 
 
-def main() -> None:
+def main(
+    only: Annotated[list[str] | None, Option(help="a row by name; may be repeated")] = None,
+    seeds: int = 5,
+    plot: Annotated[
+        Path | None, Option(help="a file for sizes and speeds over time in the first row, as SVG")
+    ] = None,
+) -> None:
     """Run all, print a table for each row."""
-    options = arguments()
-    chosen = [row for row in ROWS if not options.only or row.name in options.only]
+    rows = {row.name: row for row in ROWS}
+    names = some(only, rows)
     tracks: dict[tuple[str, str], Sequence[Track]] = {}
-    for row in chosen:
+    for name in names:
         cells = []
-        for name, policy in POLICIES.items():
-            outcomes = [run(row, policy(), seed) for seed in range(options.seeds)]
-            tracks[row.name, name] = outcomes[0].track
-            cells.append([name, *told(outcomes)])
-            say(f"{row.name}: {name}")
-        show(Sheet((row.name, *HEADS[1:]), cells))
+        for title, policy in POLICIES.items():
+            outcomes = [run(rows[name], policy(), seed) for seed in range(seeds)]
+            tracks[name, title] = outcomes[0].track
+            cells.append([title, *(spread([*map(figure, outcomes)]) for figure in FIGURES.values())])
+            say(f"{name}: {title}")
+        show(Sheet((name, *FIGURES), cells))
         print()
-    if options.plot:
-        options.plot.write_text(picture(chosen[0], tracks))
-    print(f"median (least–most) over the seeds; made by {command('benchmarks.simulator')}")
-    print(machine())
+    if plot:
+        plot.write_text(picture(rows[names[0]], tracks))
+    print("median (least–most) over the seeds")
 
 
 def run(row: Row, policy: Policy, seed: int) -> Outcome:
@@ -92,27 +98,5 @@ def changes(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float],
     return (points[0], *(new for old, new in pairs if new[1] != old[1]), points[-1])
 
 
-def told(outcomes: list[Outcome]) -> list[str]:
-    """Return the cells of a policy."""
-    return [
-        spread([each.reached / 60 for each in outcomes]),
-        spread([each.completed / 3600 for each in outcomes]),
-        spread([each.idle_core_hours for each in outcomes]),
-        spread([each.idle_gib_hours for each in outcomes]),
-        spread([float(each.kills) for each in outcomes]),
-        spread([float(each.plans) for each in outcomes]),
-    ]
-
-
-def arguments() -> Namespace:
-    parser = ArgumentParser(prog="python -m benchmarks.simulator", description=__doc__)
-    parser.add_argument("--only", action="append", help="a row by name; may be repeated")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument(
-        "--plot", type=Path, help="a file for sizes and speeds over time in the first row, as SVG"
-    )
-    return parser.parse_args()
-
-
 if __name__ == "__main__":
-    main()
+    play(main)

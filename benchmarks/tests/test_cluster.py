@@ -35,12 +35,12 @@ FILES: Mapping[str, str] = {
 }
 
 
-def written(folder: Path, **changed: str) -> Path:
-    """Return a folder with the files, some of them changed."""
+def written(folder: Path) -> Path:
+    """Return a folder with the files."""
     for name, text in FILES.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(changed.get(path.stem.replace("-", "_"), text))
+        path.write_text(text)
     return folder
 
 

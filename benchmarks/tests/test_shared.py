@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from benchmarks.shared.scene import AGENT, Taken, writes_in
+from benchmarks.clients.plane import AGENT
+from benchmarks.shared.scene import Taken, writes_in
 from benchmarks.shared.sheet import Runs, as_json, sheet
 from benchmarks.shared.systems import OURS, QUEUE, TRAINER, Asked, System
 from lab.clusters.plane.audit import Audited

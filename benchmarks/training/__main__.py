@@ -19,13 +19,16 @@ environments of their own (`hack/peers`); one that cannot run here is told with 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from benchmarks.figures import command, machine, show
+from typer import Option
+
+from benchmarks.commands import chosen, play
+from benchmarks.figures import command, show
 from benchmarks.training.blows import (
     join_large,
     keep_large,
@@ -52,7 +55,7 @@ from benchmarks.training.systems import (
     System,
     versions,
 )
-from lab.processes import ProgramFailed, end_on_sigterm, say
+from lab.processes import ProgramFailed, say
 
 BLOWS: Final = {"kill": kill_workers, "lose": lose_nodes, "silent": silence_nodes, "cold": start_cold}
 LASTING: Final = {"large": keep_large, "join": join_large, "goodput": kill_again}
@@ -66,50 +69,69 @@ MEASURES: Final = {
     "calls": [f"calls-{kind}-{clients}" for kind in KINDS for clients in CLIENTS],
     "rendezvous": [f"rendezvous-{agents}" for agents in AGENTS],
 }
+KNOWN: Final = [*MEASURES, *(measure for each in MEASURES.values() for measure in each)]
+FLAGS: Final = {system.name.replace(", ", "-").replace(" ", "-").lower(): system for system in SYSTEMS}
 MEET: Final = (OURS, TORCHRUN, DLROVER, TORCHFT)
 """The systems whose agents meet."""
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Length:
+    """How often each thing is measured, and how many seconds it is waited for."""
+
+    rounds: int
+    peer_rounds: int
+    turns: int
+    patience: float
+
+
+def main(
+    only: Annotated[str, Option(help=", ".join(KNOWN), metavar="NAMES")] = ",".join(MEASURES),
+    systems: Annotated[str, Option(help=f"some of {','.join(FLAGS)}; all by default")] = "",
+    rounds: Annotated[int, Option(help="blows of each kind for us")] = 5,
+    peer_rounds: Annotated[int, Option(help="the same for peers, and loads of each kind")] = 3,
+    turns: Annotated[int, Option(help="turns of each system for the cost of a step")] = 12,
+    patience: Annotated[float, Option(help="seconds until something has not come")] = 90.0,
+    results: Annotated[Path, Option(help="the file of samples")] = Path("bench-training.json"),
+    fresh: Annotated[bool, Option("--fresh", help="forget what is in the file")] = False,
+) -> None:
     """Measure what is not in the file yet, print the table."""
-    options = arguments()
-    end_on_sigterm()
-    book = Book(options.results, fresh=options.fresh)
+    book, length = Book(results, fresh=fresh), Length(rounds, peer_rounds, turns, patience)
     try:
-        book.began(command("benchmarks.training"), versions())
+        book.began(command(), versions())
     except ValueError as error:
         sys.exit(str(error))
+    measures = [name for word in chosen(only.lower(), KNOWN) for name in MEASURES.get(word, [word])]
     usable: list[System] = []
-    for system in options.systems:
+    for system in (FLAGS[name] for name in chosen(systems.lower(), FLAGS)):
         reason = system.unusable()
         if reason:
             say(f"{system.name} cannot run here: {reason}")
-            for measure in options.only:
+            for measure in measures:
                 book.refuse(measure, system.name, reason)
         else:
             usable.append(system)
-    for measure in options.only:
-        take(measure, usable, options, book)
+    for measure in dict.fromkeys(measures):
+        take(measure, usable, length, book)
     say("")
-    show(sheet(book, options.patience))
-    print(machine())
+    show(sheet(book, patience))
 
 
-def take(measure: str, systems: Sequence[System], options: Namespace, book: Book) -> None:
+def take(measure: str, systems: Sequence[System], length: Length, book: Book) -> None:
     """Take the samples of a measurement that are not there yet."""
     kind, _, rest = measure.partition("-")
     if kind == "step":
-        take_steps(rest, systems, options, book)
+        take_steps(rest, systems, length, book)
         return
     for system in systems:
-        rounds = options.rounds if system in (OURS, RESTARTED) and kind in BLOWS else options.peer_rounds
+        rounds = length.rounds if system in (OURS, RESTARTED) and kind in BLOWS else length.peer_rounds
         if kind == "rendezvous" and (fewer := too_many(system, int(rest), book)):
             book.refuse(measure, system.name, f"not tried, as {fewer:,} agents were not in time")
             continue
         if system.shrinks and kind in COMING:
             book.refuse(measure, system.name, "its ranks are those of the start: none comes, or comes back")
             continue
-        samples = samples_of(measure, system, options.patience)
+        samples = samples_of(measure, system, length.patience)
         if samples:
             take_samples(measure, system, samples, rounds, book)
 
@@ -168,11 +190,11 @@ def hopeless(samples: Sequence[Sample]) -> bool:
     return len(missed) == 2 and all(missed)
 
 
-def take_steps(work: str, systems: Sequence[System], options: Namespace, book: Book) -> None:
+def take_steps(work: str, systems: Sequence[System], length: Length, book: Book) -> None:
     """Let the systems take turns; all begin anew unless all have had theirs."""
     measure = f"step-{work}"
     known = {system: book.entry(measure, system.name) for system in systems}
-    if all(entry.reason or len(entry.samples) >= options.turns for entry in known.values()):
+    if all(entry.reason or len(entry.samples) >= length.turns for entry in known.values()):
         return
     for system in systems:
         book.clear(measure, system.name)
@@ -181,7 +203,7 @@ def take_steps(work: str, systems: Sequence[System], options: Namespace, book: B
         say(f"{measure}: {system.name}: {reason}")
         book.refuse(measure, system.name, reason)
 
-    for system, took in compare(work, systems, options.turns, options.patience, refuse):
+    for system, took in compare(work, systems, length.turns, length.patience, refuse):
         book.add(measure, system.name, {"ms": 1000 * took})
         say(f"{measure}: {system.name}: {1000 * took:.2f} ms")
 
@@ -193,51 +215,5 @@ def told(sample: Sample) -> str:
     )
 
 
-def arguments() -> Namespace:
-    """Read the command line."""
-    parser = ArgumentParser(
-        prog="python -m benchmarks.training", description=__doc__, formatter_class=RawDescriptionHelpFormatter
-    )
-    names = [*MEASURES, *(measure for each in MEASURES.values() for measure in each)]
-    parser.add_argument(
-        "--only", type=chosen, default=chosen(",".join(MEASURES)), metavar="NAMES", help=", ".join(names)
-    )
-    parser.add_argument(
-        "--systems",
-        type=systems_named,
-        default=SYSTEMS,
-        metavar="NAMES",
-        help=", ".join(system.name.replace(", ", "-").replace(" ", "-") for system in SYSTEMS),
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="blows of each kind for us")
-    parser.add_argument(
-        "--peer-rounds", type=int, default=3, help="the same for peers, and loads of each kind"
-    )
-    parser.add_argument("--turns", type=int, default=12, help="turns of each system for the cost of a step")
-    parser.add_argument("--patience", type=float, default=90.0, help="seconds until something has not come")
-    parser.add_argument(
-        "--results", type=Path, default=Path("bench-training.json"), help="the file of samples"
-    )
-    parser.add_argument("--fresh", action="store_true", help="forget what is in the file")
-    return parser.parse_args()
-
-
-def chosen(text: str) -> list[str]:
-    """Return the measurements in a list of names and groups. Raises ValueError for others."""
-    known = {name for each in MEASURES.values() for name in each}
-    found = [name for word in text.split(",") for name in MEASURES.get(word, [word])]
-    if unknown := [name for name in found if name not in known]:
-        raise ValueError(unknown)
-    return list(dict.fromkeys(found))
-
-
-def systems_named(text: str) -> list[System]:
-    """Return systems by name. Raises ValueError for others."""
-    known = {system.name.replace(", ", "-").replace(" ", "-").lower(): system for system in SYSTEMS}
-    if unknown := set(text.lower().split(",")) - set(known):
-        raise ValueError(unknown)
-    return [known[name] for name in text.lower().split(",")]
-
-
 if __name__ == "__main__":
-    main()
+    play(main)

@@ -6,7 +6,6 @@ import json
 import os
 import queue
 import shutil
-import socket
 import tempfile
 import threading
 import time
@@ -21,7 +20,7 @@ import psutil
 from benchmarks.training.systems import Command, Shape, Site, System, last_error
 from elasticjob.cli.laptop.ports import free_port
 from lab.paths import ROOT, SCRIPTS
-from lab.processes import Dialogue, ProgramFailed
+from lab.processes import Dialogue, ProgramFailed, listens
 
 WARM: Final = 20  # steps of all workers before each blow
 OURS: Final = ("ELASTICJOB_", "PET_", "DLROVER_", "TORCHFT_", "RAY_", "BENCH_")
@@ -64,12 +63,11 @@ class Job:
     def listening(self) -> None:
         """Return when the job's port accepts connections."""
         deadline = time.monotonic() + self.patience
-        while time.monotonic() < deadline:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.site.port)):
-                return
+        while not listens(self.site.port):
             self._check()
+            if time.monotonic() > deadline:
+                raise ProgramFailed(f"nothing listens for the nodes after {self.patience:.0f} s")
             time.sleep(0.05)
-        raise ProgramFailed(f"nothing listens for the nodes after {self.patience:.0f} s")
 
     def until(self, wanted: Callable[[Step], bool]) -> Step:
         """Return the next step for which `wanted` holds.

@@ -8,7 +8,6 @@ for memory is taken then. What is written beside the training has ended before t
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import torch
 import torch.distributed as dist
@@ -24,8 +23,10 @@ from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # documented there
 from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.distributed.checkpoint.state_dict_saver import async_save
+from typer import Option
 
-from benchmarks.figures import Sheet, machine, show, spread
+from benchmarks.commands import play
+from benchmarks.figures import Sheet, show, spread
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.flash import MEMORY, Flash
 from elasticjob.trainer.checkpoint.part import Save
@@ -110,18 +111,10 @@ def floor(state: dict[str, Any]) -> list[float]:
     return held_up(save, state)
 
 
-def main() -> int:
+def main(gigabytes: Annotated[float, Option(help="size of the state")] = 2.0) -> None:
     """Measure and show all ways."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--gigabytes", type=float, default=2.0, help="size of the state (default: 2)")
-    gigabytes = parser.parse_args().gigabytes
     if not torch.cuda.is_available():
-        print(
-            "benchmarks.training.saves needs a GPU: torch.cuda.is_available() is False here", file=sys.stderr
-        )
-        return 1
+        sys.exit("benchmarks.training.saves needs a GPU: torch.cuda.is_available() is False here")
     with training(gigabytes) as state, tempfile.TemporaryDirectory(dir="/dev/shm") as home:
         ways: dict[str, Callable[[Path], list[float]]] = {
             "a copy to pinned memory, no more": lambda _: floor(state),
@@ -137,10 +130,9 @@ def main() -> int:
             first, *others = measure(folder)
             rows.append([name, spread([1000 * each for each in others]), spread([1000 * first])])
     device = torch.cuda.get_device_name()
-    notes = [f"{gigabytes} GB on {device}, torch {torch.__version__}; {machine()}"]
+    notes = [f"{gigabytes} GB on {device}, torch {torch.__version__}"]
     show(Sheet(("a step waits for a save, ms", f"{SAVES - 1} saves", "the first"), rows, notes))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    play(main)

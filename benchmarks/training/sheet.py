@@ -80,9 +80,9 @@ def sheet(book: Book, patience: float) -> Sheet:
         "\nmedian (least–most); steps: torchrun is bare DDP, the others tell what they add in the same turns",
         f"computed for {KEEPING}: losses of one worker: no save, half the speed until there are two",
         *reasons(book),
-        ", ".join(f"{name} {version}" for name, version in book.versions.items()),
+        ", ".join(f"{name} {version}" for name, version in book.kept.versions.items()),
         f"load of the machine at the samples {spread(load)}",
-        "made by " + "; ".join(book.commands),
+        "made by " + "; ".join(book.kept.commands),
     ]
     return Sheet(["", *(system.name for system in SYSTEMS)], rows, notes)
 

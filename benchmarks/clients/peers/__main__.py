@@ -16,12 +16,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from benchmarks.clients.peers import Peer, connect, server
+from benchmarks.figures import peak
 
 TICK = 0.001
 SETTLE = 1.0
@@ -90,7 +90,7 @@ async def fill(peer: Peer, count: str) -> dict[str, float]:
         "seconds": ended[0] - began[0],
         "cpu_seconds": ended[1] - began[1],
         "megabytes": (resident - before) / 1e6,
-        "peak_megabytes": (_peak() - before) / 1e6,
+        "peak_megabytes": (peak() - before) / 1e6,
         "stall_ms": stalls.longest * 1e3,
     }
     del kept
@@ -177,13 +177,6 @@ async def _first(awaited: Awaitable[Any], failed: asyncio.Task[Any]) -> None:
         waiting.cancel()
         failed.result()
         raise RuntimeError("the peer ended by itself")
-
-
-def _peak() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("no VmHWM in /proc/self/status")
 
 
 MEASURES: dict[str, Callable[..., Awaitable[Any]]] = {

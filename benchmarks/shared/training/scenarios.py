@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from benchmarks.clients.plane import NAMESPACE
 from benchmarks.shared.scene import ONE, TEAM_A, TEAM_B, Refused, Taken
-from benchmarks.shared.systems import NAMESPACE, Asked
+from benchmarks.shared.systems import Asked
 from benchmarks.shared.training.scene import OnNode, Training
 from elasticjob.kube.objects.views import POD
 

@@ -15,9 +15,9 @@ from random import Random
 from typing import Final
 
 from benchmarks.clients.load import plain
-from benchmarks.shared.pods import TooLate
-from benchmarks.shared.scene import AGENT, ONE, TEAM_A, TEAM_B, Quotas, Scene, Taken, governed
-from benchmarks.shared.systems import GPU, NAMESPACE, Asked, System
+from benchmarks.clients.plane import AGENT, NAMESPACE, TooLate
+from benchmarks.shared.scene import ONE, TEAM_A, TEAM_B, Quotas, Scene, Taken, governed
+from benchmarks.shared.systems import GPU, Asked, System
 from benchmarks.shared.training.jobs import PROGRAMS, RECORD, SAVE_EVERY, SCRIPTS
 from elasticjob import __version__
 from elasticjob.cli.story.steps import Step, lost
@@ -112,7 +112,7 @@ class OnNode(Scene):
 
     def newest(self, job: str) -> str:
         """The pod of a job with the highest index."""
-        return max(map(self.pods.name, self.pods.running(job)))
+        return max(self.pods.made[uid] for uid in self.pods.running(job))
 
     async def kill(self, pod: str) -> None:
         """SIGKILL the process that trains in a pod."""

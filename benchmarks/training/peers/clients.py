@@ -13,15 +13,19 @@ from __future__ import annotations
 import json
 import multiprocessing
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.queues import Queue
-from threading import Barrier, Thread
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Barrier
 from typing import Final
+
+from lab.processes import Process, listens
 
 PROCESSES: Final = 2
 PATIENCE: Final = 60.0
@@ -47,11 +51,8 @@ def main(peer: Peer) -> None:
     match sys.argv[1:]:
         case ["calls", kind, clients, seconds]:
             with serving(peer, 1) as port:
-                print(
-                    json.dumps(
-                        {"calls_per_second": round(rate(peer, port, kind, int(clients), float(seconds)))}
-                    )
-                )
+                found = rate(peer, port, kind, int(clients), float(seconds))
+                print(json.dumps({"calls_per_second": round(found)}))
         case ["rendezvous", agents]:
             with serving(peer, int(agents)) as port:
                 print(json.dumps({"seconds": round(peer.rendezvous(port, int(agents)), 3)}))
@@ -92,65 +93,35 @@ def _call(
 ) -> None:
     """Call with so many threads; put the number of calls in the measured time."""
     calls = [peer.client(port, first + index, kind) for index in range(clients)]
-    done = [0] * clients
     together.wait(PATIENCE)
     begin = time.perf_counter() + STARTED
 
-    def work(index: int, call: Call) -> None:
+    def work(call: Call) -> int:
+        done = 0
         while (now := time.perf_counter()) < begin + seconds:
             call()
-            done[index] += now >= begin
+            done += now >= begin
+        return done
 
-    threads = [Thread(target=work, args=each) for each in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    counts.put(sum(done))
+    with ThreadPoolExecutor(clients) as threads:
+        counts.put(sum(threads.map(work, calls)))
 
 
 @contextmanager
 def serving(peer: Peer, agents: int) -> Iterator[int]:
-    """Run the peer's master; its port. It ends with this process's session, which the benchmark ends."""
+    """Run the peer's master while the block lasts; its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
-    process = subprocess.Popen(
-        peer.command(port, agents), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        until = time.monotonic() + PATIENCE
-        while not _listens(port):
-            if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"{peer.command(port, agents)} does not listen")
-            time.sleep(0.05)
-        yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
+    with TemporaryDirectory() as folder:
+        command = peer.command(port, agents)
+        with Process("master", command, Path(folder), ready=lambda: listens(port)):
+            yield port
 
 
 def threaded(calls: list[Call]) -> float:
     """Make all calls at once, a thread each; return how long that took. Raises the first error."""
-    errors: list[Exception] = []
-
-    def work(call: Call) -> None:
-        try:
-            call()
-        except Exception as error:
-            errors.append(error)
-
-    threads = [Thread(target=work, args=(call,)) for call in calls]
     began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return time.perf_counter() - began
+    with ThreadPoolExecutor(len(calls)) as threads:
+        for each in [threads.submit(call) for call in calls]:
+            each.result()
+        return time.perf_counter() - began

@@ -8,13 +8,13 @@ Workers of a node are the raylet's; what they tell goes to this process's output
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from lab.processes import listens
 
 STORE: Final = 100_000_000
 """Bytes of shared memory for objects: there are none to speak of, and without it Ray takes a third of all."""
@@ -41,13 +41,6 @@ def started(rank: int, port: str, workers: str, folder: str) -> list[str]:
     if rank > 0:
         return [*words, f"--address=127.0.0.1:{port}"]
     return [*words, "--head", f"--port={port}", f"--temp-dir={folder}"]
-
-
-def listens(port: int) -> bool:
-    """Ask whether the head is there."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-        return True
-    return False
 
 
 if __name__ == "__main__":
