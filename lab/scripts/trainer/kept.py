@@ -19,7 +19,8 @@ from torch.utils.data import Dataset
 
 from elasticjob.trainer.torch import Elastic, PerEpoch
 from lab.jobs.training.device import DEVICE
-from lab.scripts.shared import numbers, say, stand, start
+from lab.scripts.shared import numbers, start
+from lab.scripts.told import say, stand
 
 NODE = os.environ["ELASTICJOB_NODE"]
 
