@@ -19,15 +19,15 @@ from elasticjob.trainer.agent.script import Script, imports, preloads
 from lab.jobs.training.device import WORKERS
 from lab.jobs.training.harness import Scenario, scenario
 from lab.jobs.training.warm import Warm, warm_process
-from lab.paths import SCRIPTS
+from lab.paths import SCRIPTS, TRAINED
+from lab.truths.records import read
 
 EXAMPLES = Path("examples").resolve()
 EPOCHS, BATCHES = 3, 96  # batches of all epochs and workers together
 STEPS = {"fsdp": 30} | dict.fromkeys(("huggingface", "lightning", "accelerate"), BATCHES // WORKERS)
 KILLED = 23
 
-KILLS = SCRIPTS / "trainer" / "kills"
-STOPS = Path(__file__).with_name("loops") / "scripts"
+KILLS, STOPS = TRAINED / "kills", SCRIPTS / "loops"
 LOOPS = {name: imports(Script(str(EXAMPLES / name / "train.py"))) for name in STEPS if name != "fsdp"}
 """What the examples import."""
 
@@ -114,13 +114,13 @@ async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
         process = await warm.run([*script, *arguments], {**os.environ, "PYTHONPATH": os.getcwd()})
         output = (await process.stdout.read()).decode()
         assert await process.wait() == 0, output
-        lines = tmp_path / f"{process.pid}.jsonl"
-        steps.append(lines.read_text().count('"step"') if lines.exists() else 0)
+        lines = [line for line in read(tmp_path / "lines") if line["pid"] == process.pid]
+        steps.append(sum("done" in line for line in lines))
     assert steps == [5, 0, 0, more]
 
 
 async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm: Warm) -> None:
-    script = [str(KILLS.parent / "refused.py"), str(tmp_path)]
+    script = [str(TRAINED / "refused.py"), str(tmp_path)]
     process = await warm.run(script, {**os.environ, "PYTHONPATH": os.getcwd()})
     output = (await process.stdout.read()).decode()
     assert await process.wait() == 0, output
