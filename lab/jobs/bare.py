@@ -18,12 +18,12 @@ import psutil
 
 from elasticjob.cli.laptop.ports import free_port
 from elasticjob.trainer.checkpoint.storage import Storage
-from lab.paths import SCRIPTS
+from lab.paths import SCRIPTS, TRAINED
 from lab.processes import Process
 from lab.programs.training import MASTER, Processes, environment_of_agent
 from lab.story import Draws, Job, Length, Scene, Story, Weights
 from lab.truths.model import sharded_alone, trained_alone
-from lab.truths.records import Line
+from lab.truths.records import Line, read
 from lab.truths.steps import Steps
 from lab.waiting import until
 
@@ -34,6 +34,7 @@ AWAY: Final = 1.0  # seconds at most until what was hit is started again
 STOPPED: Final = 8.0  # seconds at most for which a worker is stopped: it is lost after 5
 END: Final = 300.0  # seconds for the rest of the training after the last kill
 TRAINS: Final = 6  # steps between two kills around saves, at least
+BATCH: Final = 16
 AIM: Final = 0.02  # seconds at most from the first byte of a save in storage to an aimed kill
 
 
@@ -73,7 +74,7 @@ class Bare(Processes, Scene):
 
     def variables(self, name: str) -> Mapping[str, str]:
         """Return where workers write, and the identity of a node."""
-        lines = {"LINEAGE": str(self.written)}
+        lines = {"COUNTED": str(self.written)}
         if name == MASTER:
             return lines
         place = (name, f"127.0.0.1:{self.port}", self.folder, self.folder / f"{name}.end")
@@ -148,9 +149,7 @@ class Bare(Processes, Scene):
 
     def read(self) -> list[Line]:
         """Return all lines that workers wrote, the oldest first where they have a time."""
-        texts = [file.read_text() for file in sorted(self.written.glob("*.jsonl"))]
-        lines = [json.loads(line) for text in texts for line in text.splitlines()]
-        return sorted(lines, key=lambda line: float(line.get("at", 0)))
+        return sorted(read(self.written), key=lambda line: float(line["at"]))
 
     async def stop(self) -> None:
         """End everything."""
@@ -180,12 +179,13 @@ class Lineage(Bare):
         super().__post_init__()
         self.epochs = max(40, self.story.length.troubles * 5 // 6)  # a node that comes back still joins
         self.steps = self.epochs * 63
-        self.alone = lambda end: trained_alone(self.size, 16, self.epochs)[0]
+        self.alone = lambda end: trained_alone(self.size, BATCH, self.epochs)[0]
         (self.written / "slowly").touch()
 
     def script(self) -> list[str]:
         """Return the script, for some epochs."""
-        return [str(SCRIPTS / "lineage.py"), str(self.epochs), str(self.folder / "saved")]
+        sizes = ("--records", self.size, "--batch", BATCH, "--save-every", 200)
+        return [str(TRAINED / "counted.py"), str(self.epochs), str(self.folder / "saved"), *map(str, sizes)]
 
     async def release(self) -> None:
         """Let steps be fast."""
@@ -226,7 +226,7 @@ class Sharded(Bare):
 
     def script(self) -> list[str]:
         """Return the script, which trains until it is stopped."""
-        return [str(SCRIPTS / "sharded.py"), str(self.saved)]
+        return [str(TRAINED / "saved.py"), str(self.saved)]
 
     async def pause(self) -> None:
         """Wait until the nodes have trained for some steps, and each second time for a save."""
@@ -243,10 +243,10 @@ class Sharded(Bare):
     async def kill(self, role: str) -> str:
         """Kill, and note what was saved just before."""
         newest = max(Storage(str(self.saved)).steps(), default=0)
-        blow = Blow(time.time(), role, newest, in_memory(self.read(), self.last))
+        blow = Blow(time.monotonic(), role, newest, in_memory(self.read(), self.last))
         if sentence := await super().kill(role):
             self.hits.append(blow)
-            self.last = time.time()
+            self.last = time.monotonic()
         return sentence
 
     def steps_since(self, since: float) -> int:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from lab.scripts.told import tell
+from lab.scripts.told import say
 from lab.scripts.work import BATCH, Training
 
 SAVE_EVERY = 10
@@ -102,7 +102,7 @@ while True:
         save(step)
         block = time.perf_counter() - began
         copy = memcpy() if rank == 0 else None
-    tell(
+    say(
         at=time.time(),
         step=step,
         rank=rank,

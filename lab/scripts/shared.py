@@ -1,21 +1,11 @@
-"""What trainings of tests share: records, parameters, lines of JSON, places to wait for a kill.
-
-A worker stands still at a place for which there is a file in the folder $COUNTED; the file is gone then.
-"""
+"""What trainings of tests learn: records, and the parameters of a model."""
 
 from __future__ import annotations
-
-import json
-import os
-import signal
-from pathlib import Path
-from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-FOLDER: Final = Path(os.environ.get("COUNTED", "."))
 WIDTH, CLASSES = 8, 3
 
 
@@ -44,20 +34,6 @@ def model_at_start(device: torch.device | None = None) -> nn.Linear:
     model = nn.Linear(WIDTH, CLASSES, dtype=torch.float64, device=device)
     start(model)
     return model
-
-
-def say(**line: Any) -> None:
-    """Print a line of this process."""
-    print(json.dumps({"pid": os.getpid(), **line}), flush=True)
-
-
-def stand(place: str, of: object) -> None:
-    """Wait to be killed at a place, where a test wants that of this worker or node."""
-    mark = FOLDER / f"{place}-{of}"
-    if mark.exists():
-        mark.unlink()
-        say(stands=place)
-        signal.pause()
 
 
 def start(*modules: nn.Module) -> None:

@@ -1,11 +1,19 @@
-"""The trainings of the benchmark scripts: model, records, loss and step, the same for every system."""
+"""The trainings of the benchmark scripts: model, records, loss and step, the same for every system.
+
+Each step is told. With $BENCH_TURNS, a folder, several jobs take turns on this machine: a worker that has
+done $BENCH_BLOCK steps waits until there is a file with the number of the next turn. Rank 0 tells the median
+of each turn.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import torch
@@ -13,13 +21,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn, optim
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from lab.scripts.told import Steps
+from lab.scripts.told import say
 
 RECORDS: Final = 2048
 BATCH: Final = 16
 """Records per worker and step, of two workers."""
 SAVE_EVERY: Final = 20  # steps
 LETTERS, LENGTH, WIDTH = 64, 64, 128
+LOOK: Final = 0.02  # seconds between two looks for the file of a turn
+SKIPPED: Final = 5  # first steps of a turn that do not count
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,34 @@ def large() -> Work:
 def labelled(*shape: int) -> TensorDataset:
     """Return records of this shape with labels."""
     return TensorDataset(torch.randn(RECORDS, *shape), torch.randint(0, 10, (RECORDS,)))
+
+
+class Steps:
+    """Tells of the counted steps of this worker."""
+
+    def __init__(self) -> None:
+        turns = os.environ.get("BENCH_TURNS")
+        self._turns = Path(turns) if turns else None
+        self._block = int(os.environ.get("BENCH_BLOCK", "100"))
+        self._turn = 0
+        self._times: list[float] = []
+        self._last = time.perf_counter()
+
+    def done(self, step: int, rank: int, world: int, life: object) -> None:
+        """A step has been counted in a world of so many workers; `life` names that world, or this process."""
+        if self._turns is None:
+            say(at=time.time(), step=step, rank=rank, world=world, life=life)
+            return
+        now = time.perf_counter()
+        self._times.append(now - self._last)
+        if len(self._times) == self._block:
+            if rank == 0:
+                say(turn=self._turn, median=median(self._times[SKIPPED:]), world=world)
+            self._turn += 1
+            self._times.clear()
+            while not (self._turns / str(self._turn)).exists():
+                time.sleep(LOOK)
+        self._last = time.perf_counter()
 
 
 WORKS: Final = {"net": net, "tiny": tiny, "mlp": mlp, "transformer": transformer, "large": large}

@@ -13,6 +13,8 @@ from lab.truths.records import Line
 
 NEAR: Final = 1e-8
 """Sums of as many workers as there happen to be."""
+CLIP: Final = 0.5
+"""The largest norm of a gradient."""
 
 
 def distance(one: Sequence[Any], other: Sequence[Any]) -> float:
@@ -52,10 +54,8 @@ def one_loss(lines: Sequence[Line]) -> list[str]:
 
 
 @cache
-def trained_alone(
-    size: int, batch: int, epochs: int, clip: float = math.inf
-) -> tuple[list[float], list[float]]:
-    """Return parameters and each gradient's norm without any of our library's loop."""
+def trained_alone(size: int, batch: int, epochs: int) -> tuple[list[float], list[float]]:
+    """Return parameters and each gradient's norm of `counted.py` without any of our library's loop."""
     import torch
     import torch.nn.functional as F
 
@@ -68,17 +68,17 @@ def trained_alone(
         for records in permutation(size, 0, epoch).split(batch):  # type: ignore[no-untyped-call]
             optimizer.zero_grad()
             torch.autograd.backward(F.cross_entropy(model(x[records]), y[records]))
-            norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), clip)))
+            norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)))
             optimizer.step()
     return numbers(model), norms
 
 
 @cache
 def sharded_alone(steps: int) -> list[float]:
-    """Return the parameters of `sharded.py` after so many steps of one process."""
+    """Return the parameters of `saved.py` after so many steps of one process."""
     import torch
 
-    from lab.scripts.sharded import loss_of, model_at_start
+    from lab.scripts.trainer.saved import loss_of, model_at_start
 
     model = model_at_start()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

@@ -6,14 +6,22 @@ The lineage has, of each step, the attempt of the newest life and round that did
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from lab.story import Truth
 
 Line = dict[str, Any]
+
+
+def read(folder: Path) -> list[Line]:
+    """Return what the processes of a training wrote to a folder, each in a file of its own."""
+    files = sorted(folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime_ns)
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def life_of(line: Line) -> int:

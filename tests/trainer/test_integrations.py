@@ -18,14 +18,14 @@ from elasticjob.trainer.agent.script import Script, imports, preloads
 from lab.jobs.training.device import WORKERS
 from lab.jobs.training.harness import Scenario, scenario
 from lab.jobs.training.warm import Warm, warm_process
-from lab.paths import EXAMPLES, ROOT, SCRIPTS
+from lab.paths import EXAMPLES, ROOT, SCRIPTS, TRAINED
+from lab.truths.records import read
 
 EPOCHS, BATCHES = 3, 96  # batches of all epochs and workers together
 STEPS = {"fsdp": 30} | dict.fromkeys(("huggingface", "lightning", "accelerate"), BATCHES // WORKERS)
 KILLED = 23
 
-KILLS = SCRIPTS / "trainer" / "kills"
-STOPS = Path(__file__).with_name("loops") / "scripts"
+KILLS, STOPS = TRAINED / "kills", SCRIPTS / "loops"
 LOOPS = {name: imports(Script(str(EXAMPLES / name / "train.py"))) for name in STEPS if name != "fsdp"}
 """What the examples import."""
 
@@ -99,11 +99,6 @@ async def test_killed_at_any_micro_batch_the_training_is_the_same(
         assert each == plain
 
 
-def steps_in(folder: Path) -> int:
-    """Return how many steps were taken by all that recorded them there."""
-    return sum(file.read_text().count('"step"') for file in folder.glob("*.jsonl"))
-
-
 @pytest.mark.parametrize(("name", "more"), [("huggingface", 7), ("lightning", 6), ("accelerate", 7)])
 async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
     tmp_path: Path, warm: Warm, name: str, more: int
@@ -114,12 +109,12 @@ async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
     for arguments in (("--epochs=3", "--stop=5"), ("--epochs=3",), ("--epochs=3",), ("--epochs=4",)):
         code, output = await warm.output(*given, *arguments, PYTHONPATH=str(ROOT))
         assert code == 0, output
-        steps.append(steps_in(tmp_path))
+        steps.append(sum("done" in line for line in read(tmp_path / "lines")))
     assert steps == [5, 5, 5, 5 + more]
 
 
 async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm: Warm) -> None:
-    code, output = await warm.output(KILLS.parent / "refused.py", tmp_path, PYTHONPATH=str(ROOT))
+    code, output = await warm.output(TRAINED / "refused.py", tmp_path, PYTHONPATH=str(ROOT))
     assert code == 0, output
     assert output.splitlines() == [
         "TypeError: Divides divides the model, and ElasticCallback copies whole ones: use DDP",

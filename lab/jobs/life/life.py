@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
@@ -19,9 +19,11 @@ from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.checkpoint import memory
-from lab.jobs.life.trainings import LIFE, Arguments, Training
+from lab.jobs.life.trainings import Arguments, Training
 from lab.jobs.training.agents import TOKEN, Agent, Agents, kill, lives, outlived
 from lab.jobs.training.warm import Warm
+from lab.paths import LOOPS
+from lab.truths.records import Line
 
 LOOK: Final = 0.02
 """Seconds between two looks at what workers wrote."""
@@ -31,8 +33,8 @@ REPLACED: Final = 3
 """How many times a pod that ended is made again in one life, as `restartCount` says."""
 GONE: Final = 15.0
 """Seconds that processes have to end after their agent."""
+PACE: Final = ("--pace", 0.04, "--memory-every", 5, "--save-every", 10)
 SHARED: Final = Path("/dev/shm")
-Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,14 @@ class Life(Agents):
     async def start(self, node: str) -> None:
         """Start a pod."""
         procs = ("--nproc-per-node", self.training.procs, *self.training.flags)
-        script = (LIFE / self.training.file, self.training.name, "--place", self.place)
+        script = (LOOPS / self.training.file, self.folder, "--kind", self.training.name)
+        place = ("--place", self.place, "--life", self.number, "--micro", self.training.micro)
         more = {
             "LIFE": str(self.folder),
-            "LIFE_LIVES": str(self.number),
             "TMPDIR": str(self.folder / "tmp"),
             memory.FOLDER: str(self.folder / "memory"),
         }
-        await self.begin(node, (*procs, *script, *self.arguments.flags()), more)
+        await self.begin(node, (*procs, *script, *place, *PACE, *self.arguments.flags()), more)
 
     async def hear(self, agent: Agent, text: str) -> None:
         """Log a line."""

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
-
-from lab.paths import SCRIPTS
-
-LIFE: Final = SCRIPTS / "life"
+from typing import Any, Final
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,8 @@ class Training:
     arguments: Arguments = Arguments()
     procs: int = 1
     flags: tuple[str, ...] = ()
+    micro: int = 1
+    """How many batches make a step."""
     changes: tuple[str, ...] = ("seed", "batch", "records")
     most: int = 3
     imports: tuple[str, ...] = ()
@@ -71,45 +69,39 @@ STORAGE: Final = frozenset(
 )
 LOOP: Final = NO_EVALUATION | {"storage-missing"}
 """Of one node, whose storage can be missing for nobody else."""
+
+
+def elastic(name: str, **more: Any) -> Training:
+    """Return a kind that trains with `Elastic`."""
+    return Training(name, "with_elastic.py", changes=ELASTIC, **more)
+
+
+def whatever_the_world(name: str) -> Training:
+    """Return a kind whose state does not depend on the number of its workers."""
+    return Training(name, "with_checkpoint.py", flags=RESTART, changes=("nodes",), without=NO_EVALUATION)
+
+
+def framework(name: str, module: str, **more: Any) -> Training:
+    """Return a kind that trains with a loop of a framework, which a module has."""
+    own = {"changes": (), "imports": (module,), "without": LOOP, **more}
+    return Training(name, f"with_{name}.py", SHORT, flags=RESTART, **own)
+
+
 ALL: Final = (
-    Training("digits", "elastic.py", changes=ELASTIC, without=NO_EVALUATION),
-    Training("plateau", "elastic.py", changes=ELASTIC),
-    Training("readers", "elastic.py", changes=ELASTIC),
-    Training("stream", "elastic.py", changes=ELASTIC),
-    Training("weights", "elastic.py", changes=ELASTIC),
-    Training("divided", "elastic.py", procs=2, changes=ELASTIC, near=1e-9),
-    Training("plain", "plain.py", flags=RESTART, changes=("nodes",), without=NO_EVALUATION),
-    Training("fsdp", "plain.py", flags=RESTART, changes=("nodes",), without=NO_EVALUATION),
-    Training(
-        "huggingface",
-        "huggingface.py",
-        SHORT,
-        flags=RESTART,
-        changes=(),
-        imports=("transformers.trainer", "transformers.models.gpt2.modeling_gpt2"),
-        without=LOOP,
-    ),
-    Training(
-        "lightning",
-        "lightning_loop.py",
-        SHORT,
-        flags=RESTART,
-        changes=(),
-        imports=("lightning.pytorch",),
-        without=LOOP,
-    ),
-    Training(
-        "accelerate",
-        "accelerated.py",
-        SHORT,
-        flags=RESTART,
-        changes=(),
-        imports=("accelerate",),
-        without=LOOP,
-    ),
+    elastic("digits", without=NO_EVALUATION),
+    elastic("plateau"),
+    elastic("readers"),
+    elastic("stream"),
+    elastic("weights"),
+    elastic("divided", procs=2, near=1e-9),
+    whatever_the_world("plain"),
+    whatever_the_world("fsdp"),
+    framework("huggingface", "transformers.trainer"),
+    framework("lightning", "lightning.pytorch", micro=2),
+    framework("accelerate", "accelerate"),
     Training(
         "shards",
-        "shards.py",
+        "with_shards.py",
         flags=RESTART,
         changes=(),
         most=1,

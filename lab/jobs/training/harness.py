@@ -1,7 +1,7 @@
 """Real jobs for tests: a master in this process, agents and workers as processes; tests wait for their
 output.
 
-Workers of `scripts/counted.py` print one JSON line per counted step; `Scenario.until` waits for lines, never
+Workers of `counted.py` print one JSON line per counted step; `Scenario.until` waits for lines, never
 for time. A test that acts on a job in mid-life starts its script as `HELD`, and then lets it end: until then
 it cannot, however slow the test is.
 """
@@ -27,11 +27,11 @@ from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Limits, Spec
 from lab.jobs.training.agents import TOKEN, Agent, Agents, lives, outlived
 from lab.jobs.training.warm import Warm
-from lab.paths import SCRIPTS
+from lab.paths import TRAINED
 from lab.programs.training import environment, environment_of_agent
+from lab.truths.records import read
 from lab.waiting import PATIENCE
 
-TRAINED: Final = SCRIPTS / "trainer"
 AGES: Final = timedelta(seconds=10 * PATIENCE)
 HELD: Final = "held"
 """Instead of the number of epochs: a training that goes on until `Scenario.let_end`."""
@@ -153,9 +153,8 @@ class Scenario(Agents):
         return [line.record for line in self.lines if "step" in line.record and node in ("", line.node)]
 
     def recorded(self) -> list[dict[str, Any]]:
-        """Return all steps that workers counted, by process; no killed agent takes any along."""
-        files = sorted(self.counted.glob("*.jsonl"))
-        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        """Return all that workers wrote, by process; no killed agent takes any along."""
+        return read(self.counted)
 
     def last(self, node: str = "") -> dict[str, Any]:
         """Return the last counted step."""

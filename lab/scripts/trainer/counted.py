@@ -1,16 +1,16 @@
-"""An elastic script that says what it does: one JSON line per step, and the parameters at the end.
+"""An elastic script that says what it does: attempts of steps, steps that are done, and its parameters.
 
-counted.py EPOCHS|held [CHECKPOINT] [--divided]
+counted.py EPOCHS|held [CHECKPOINT] [--divided] [--records N] [--batch N] [--save-every N]
 
-With --divided, fully_shard divides the model over the workers of a node. In the folder $COUNTED the lines of
-steps are written to a file too, which no killed agent can take along. A training that is `held` goes on, a
-moment between its steps, until there is a file `open`: it ends with the epoch in which rank 0 sees that, and
-says which in `last`. A file `stand-STEP-RANK` has that worker wait in that step to be killed; a file
-`evaluation` has the main worker evaluate after its step, for as many seconds as are written there.
+With --divided, fully_shard divides the model over the workers of a node. Lines go to a file of the process in
+the folder $COUNTED; those of attempts, with their records, before gradients are reduced. All but those are
+printed, too. A file `slowly` has each step take a while. A training that is `held` goes on, a moment between
+its steps, until there is a file `open`: it ends with the epoch in which rank 0 sees that, and says which in
+`last`. A file `stand-STEP-RANK` has that worker wait in that step to be killed; a file `evaluation` has the
+main worker evaluate after its step, for as many seconds as are written there.
 """
 
 import argparse
-import json
 import os
 import time
 from typing import Any
@@ -22,16 +22,26 @@ from torch.distributed.fsdp import fully_shard
 
 from elasticjob.trainer.torch import Elastic, Step, node_mesh
 from lab.jobs.training.device import DEVICE
-from lab.scripts.shared import FOLDER, Numbered, model_at_start, numbers, problem, say, stand
+from lab.scripts.shared import Numbered, model_at_start, numbers, problem
+from lab.scripts.told import FOLDER, Lines, say, stand
 
-OPEN, LAST, EVALUATION = FOLDER / "open", FOLDER / "last", FOLDER / "evaluation"
+OPEN, LAST, EVALUATION, SLOWLY = (FOLDER / name for name in ("open", "last", "evaluation", "slowly"))
 ENDLESS = 1_000_000
 
 
-def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("epochs")
+    parser.add_argument("checkpoint", nargs="?")
+    parser.add_argument("--divided", action="store_true")
+    parser.add_argument("--records", type=int, default=101)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--save-every", type=int, default=50)
+    args, lines = parser.parse_args(), Lines()
+    epochs = ENDLESS if args.epochs == "held" else int(args.epochs)
     torch.manual_seed(os.getpid())  # nothing may depend on it
     model = model_at_start(DEVICE)  # three rows: two workers have unequal parts
-    if divided:
+    if args.divided:
         fully_shard(model, mesh=node_mesh())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     notes: dict[str, Any] = {"steps": 0}
@@ -39,12 +49,12 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
         model,
         optimizer,
         keep={"notes": notes},
-        checkpoint=checkpoint,
+        checkpoint=args.checkpoint,
         memory_every=5,
-        save_every=50,
-        noise_every=0 if divided else 2,
+        save_every=args.save_every,
+        noise_every=0 if args.divided else 2,
     )
-    data = elastic.loader(Numbered(*problem(101)), global_batch=8)
+    data = elastic.loader(Numbered(*problem(args.records)), global_batch=args.batch)
     test = elastic.loader(Numbered(*problem(30)), global_batch=8, shuffle=False)
 
     def score(batch: list[Tensor]) -> dict[str, Tensor]:
@@ -52,25 +62,21 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
 
     say(started=elastic.progress.step)
     for step in elastic.steps(data, epochs=epochs):
-        attempt: dict[str, Any] = {"round": elastic.round, "rank": elastic.rank, "world": elastic.world_size}
-        records: list[int] = []
+        attempt: dict[str, Any] = {"step": step.number, "epoch": step.epoch, "round": elastic.round}
+        attempt |= {"rank": elastic.rank, "world": elastic.world_size}
         with step:
             for x, y, index in step:
+                lines.say(**attempt, records=index.tolist())
                 step.backward(F.cross_entropy(elastic.model(x), y))
-                records += index.tolist()
             norm = float(step.clip_grad_norm_(0.5))
             stand(f"stand-{step.number}", elastic.rank)
+        if SLOWLY.exists():
+            time.sleep(0.02)
         if not step.done:
             continue
         notes["steps"] += 1
-        line = json.dumps(
-            {"pid": os.getpid(), "step": step.number, "epoch": step.epoch, "loss": step.loss, **attempt}
-            | {"done": step.number, "records": records, "norm": norm, "at": time.time()}
-        )
-        with (FOLDER / f"{os.getpid()}.jsonl").open("a") as record:
-            record.write(f"{line}\n")
-        print(line, flush=True)
-        if divided and step.ends_epoch:
+        lines.say(prints=True, **attempt, done=step.number, loss=step.loss, norm=norm)
+        if args.divided and step.ends_epoch:
             elastic.evaluate(test, score)
         if elastic.is_main and EVALUATION.exists():
             print("evaluating", flush=True)
@@ -79,7 +85,7 @@ def main(epochs: int, checkpoint: str | None, divided: bool) -> None:
         if epochs == ENDLESS and ends(elastic, step):
             break
     loss = elastic.evaluate(test, score)["loss"]
-    say(parameters=numbers(model), rank=elastic.rank, score=loss, notes=notes)
+    lines.say(prints=True, parameters=numbers(model), rank=elastic.rank, score=loss, notes=notes)
 
 
 def ends(elastic: Elastic, step: Step) -> bool:
@@ -97,9 +103,4 @@ def ends(elastic: Elastic, step: Step) -> bool:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("epochs")
-    parser.add_argument("checkpoint", nargs="?")
-    parser.add_argument("--divided", action="store_true")
-    given = parser.parse_args()
-    main(ENDLESS if given.epochs == "held" else int(given.epochs), given.checkpoint, given.divided)
+    main()

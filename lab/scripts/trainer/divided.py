@@ -20,7 +20,7 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
-from lab.scripts.shared import say
+from lab.scripts.told import say
 
 KIND, FOLDER = sys.argv[1], Path(sys.argv[2])
 RANK = int(os.environ["LOCAL_RANK"])

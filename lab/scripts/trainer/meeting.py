@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from elasticjob.trainer.torch import Elastic
-from lab.scripts.shared import say, stand
+from lab.scripts.told import say, stand
 
 
 def main(steps: int, wrong: str) -> None:

@@ -10,7 +10,8 @@ from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
 from lab.jobs.training.device import DEVICE
-from lab.scripts.shared import numbers, say
+from lab.scripts.shared import numbers
+from lab.scripts.told import say
 
 
 class Partly(nn.Module):

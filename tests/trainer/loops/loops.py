@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +51,6 @@ class Loop:
     long: float = 2.0
     arguments: Sequence[str] = ()
     changes: Sequence[str] = ("records", "seed", "batch", "sampler")
-    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def promises(self) -> list[str]:
@@ -69,17 +68,15 @@ class Loop:
                 seen = json.loads(
                     subprocess.check_output(command, text=True, stderr=subprocess.PIPE).splitlines()[-1]
                 )
-                (folder / "state.jsonl").write_text(json.dumps({"end": {"seen": seen}, "rank": -1}))
+                (folder / "lines" / "state.jsonl").write_text(json.dumps({"end": {"seen": seen}, "rank": -1}))
             return run
         flags = [] if restarts is None else [f"--max-restarts={restarts}"]
         more.pop("goes_on", None)
-        return runs.with_agents(
-            self.script, folder, [*self.arguments, *arguments], flags=flags, more=self.environment, **more
-        )
+        return runs.with_agents(self.script, folder, [*self.arguments, *arguments], flags=flags, **more)
 
     def alone(self, folder: Path, *arguments: str) -> Run:
         """Run it in one process."""
-        return runs.alone(self.script, folder, [*self.arguments, *arguments], self.environment)
+        return runs.alone(self.script, folder, [*self.arguments, *arguments])
 
 
 SEEN: Final = """
@@ -99,7 +96,7 @@ LOOPS: Final = (
     Loop("elastic", "`Elastic`", "with_elastic.py", {}),
     Loop("sharded", "`Elastic` and `fully_shard`", "with_elastic.py",
          {"half": "gradients within a node are averaged by fully_shard, in the type of its policy"},
-         environment={"DIVIDED": "1"}),
+         arguments=("--kind=sharded",)),
     Loop("checkpoint", "`Checkpoint`", "with_checkpoint.py", PLAIN, exact=True),
     Loop("huggingface", "Hugging Face", "with_huggingface.py", PLAIN, exact=True),
     Loop("lightning", "Lightning", "with_lightning.py", PLAIN, exact=True),

@@ -6,21 +6,21 @@ A worker over servers that is killed is started again, as its pod would be.
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from elasticjob.cli.laptop.ports import free_port
+from lab.paths import LOOPS
 from lab.processes import Process
 from lab.programs.training import MASTER, Processes, environment
+from lab.truths.records import Line, read
 
-SCRIPTS: Final = Path(__file__).with_name("scripts")
 LIMIT: Final = 150.0
 """Seconds after which a job does not end."""
 
@@ -43,10 +43,9 @@ class Run:
         return "".join(each.read_text(errors="replace") for each in sorted(self.folder.glob("*.log")))
 
     @property
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[Line]:
         """What the workers said, the oldest file first."""
-        files = sorted(self.folder.glob("*.jsonl"), key=lambda each: each.stat().st_mtime_ns)
-        return [json.loads(line) for each in files for line in each.read_text().splitlines()]
+        return read(self.folder / "lines")
 
     @property
     def ends(self) -> list[dict[str, Any]]:
@@ -55,7 +54,7 @@ class Run:
 
     def steps(self) -> list[int]:
         """The numbers of the steps that rank 0 counted."""
-        return [line["step"] for line in self.lines if "step" in line and line["rank"] == 0]
+        return [line["done"] for line in self.lines if "done" in line and line["rank"] == 0]
 
     def check(self, holds: object, what: str) -> None:
         """Raise Broken, with the end of what was printed, if something does not hold."""
@@ -74,13 +73,9 @@ def unwatched(_: Run) -> None:
 def fresh(folder: Path) -> Run:
     """Return the next run in a folder, which keeps only checkpoints of the one before."""
     folder.mkdir(parents=True, exist_ok=True)
-    for each in (
-        *folder.glob("*.jsonl"),
-        *folder.glob("*.log"),
-        *folder.glob("failed"),
-        *folder.glob("exported"),
-    ):
-        each.unlink()
+    for pattern in ("lines/*.jsonl", "*.log", "failed", "exported"):
+        for each in folder.glob(pattern):
+            each.unlink()
     return Run(folder)
 
 
@@ -91,7 +86,6 @@ def with_agents(
     *,
     nodes: int = 1,
     flags: Sequence[str] = (),
-    more: Mapping[str, str],
     watch: Watch = unwatched,
 ) -> Run:
     """Run `elasticjob run` on `nodes` nodes, two workers in all; the codes are those of the nodes."""
@@ -103,8 +97,8 @@ def with_agents(
             f"--rdzv-endpoint=127.0.0.1:{free_port()}",
             f"--rdzv-id=laws-{folder.name}",
         ]
-    command += [str(SCRIPTS / script), str(folder), *arguments]
-    processes = [Process(f"node-{node}", command, folder, environment(more)) for node in range(nodes)]
+    command += [str(LOOPS / script), str(folder), *arguments]
+    processes = [Process(f"node-{node}", command, folder, environment({})) for node in range(nodes)]
     for each in processes:
         each.spawn()
     try:
@@ -119,14 +113,14 @@ def with_agents(
     return run
 
 
-def alone(script: str, folder: Path, arguments: Sequence[str], more: Mapping[str, str]) -> Run:
+def alone(script: str, folder: Path, arguments: Sequence[str]) -> Run:
     """Run `python script`: one process, without anything of ours around it."""
     run, began = fresh(folder), time.monotonic()
     ours = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "RANK": "0", "WORLD_SIZE": "1"}
     with (folder / "alone.log").open("w") as log:
         process = subprocess.run(
-            [sys.executable, str(SCRIPTS / script), str(folder), *arguments],
-            env=environment({**ours, **more}),
+            [sys.executable, str(LOOPS / script), str(folder), *arguments],
+            env=environment(ours),
             stdout=log,
             stderr=log,
             timeout=LIMIT,
@@ -150,7 +144,7 @@ class OverServers(Processes):
             return self.master(4)
         if "ps" in name:
             return ["-m", self.serve, str(self.folder / "kept")]
-        return [str(SCRIPTS / self.script), str(self.folder), *self.arguments]
+        return [str(LOOPS / self.script), str(self.folder), *self.arguments]
 
 
 def with_servers(

@@ -41,19 +41,22 @@ async def test_a_plain_script_goes_on_from_memory(tmp_path: Path, warm: Warm, ki
             found = (each.record for each in job.lines if words.items() <= each.record.items())
             return next(found, None)
 
-        arguments = ("saved.py", "memory://", kind, 100, tmp_path, 33, 73)
+        sizes = ("--steps", 100, "--every", 5, "--save-every", 20)
+        arguments = ("saved.py", "memory://", "--kind", kind, *sizes)
+        for step in (33, 73):
+            (job.counted / f"stand-{step}-1").touch()
         first = await job.agent(0, *arguments)
         other = await job.agent(1, *arguments)
-        os.kill((await job.until(lambda: said(stands=33)))["pid"], signal.SIGKILL)
-        await job.until(lambda: said(begins=31, rank=0) and said(begins=31, rank=1))
-        await job.until(lambda: said(stands=73))
+        os.kill((await job.until(lambda: said(stands="stand-33")))["pid"], signal.SIGKILL)
+        await job.until(lambda: said(begins=30, rank=0) and said(begins=30, rank=1))
+        await job.until(lambda: said(stands="stand-73"))
         blocks = next(
             line.record["memory"] for line in job.lines if "memory" in line.record and line.node == first.node
         )
         await until(partial(is_whole, blocks, 70), "all of step 70 is on node 0")
         other.kill()  # its workers die with it, and the next agent begins with empty memory
         last = await job.agent(1, *arguments)
-        await job.until(lambda: said(begins=71, rank=0) and said(begins=71, rank=1))
+        await job.until(lambda: said(begins=70, rank=0) and said(begins=70, rank=1))
         assert await job.ends(last) == await job.ends(first) == 0
-        assert {line.record["begins"] for line in job.lines if "begins" in line.record} == {1, 31, 71}
+        assert {line.record["begins"] for line in job.lines if "begins" in line.record} == {0, 30, 70}
         assert all(len(each) == 1 for each in losses(job).values())  # the same model, whoever computed it

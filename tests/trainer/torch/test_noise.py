@@ -16,7 +16,8 @@ from elasticjob.trainer.torch.records.data import permutation
 from lab.jobs.training.harness import scenario
 from lab.jobs.training.warm import Warm
 from lab.scripts.shared import model_at_start, problem
-from lab.truths.counted import BATCH, CLIP, SIZE, check
+from lab.truths.counted import BATCH, SIZE, check
+from lab.truths.model import CLIP
 
 
 def expected(pieces: int, epochs: int) -> float:

@@ -16,8 +16,9 @@ from elasticjob.master.handlers import nodes
 from elasticjob.master.handlers.check import sentence
 from elasticjob.trainer.agent.shell import check
 from elasticjob.trainer.agent.shell.check import Bench, Result, Task, reserve, together
-from lab.jobs.training.harness import TRAINED, scenario
+from lab.jobs.training.harness import scenario
 from lab.jobs.training.warm import Warm
+from lab.paths import TRAINED
 from lab.virtual.master import pod
 from lab.waiting import PATIENCE
 

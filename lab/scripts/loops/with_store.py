@@ -4,9 +4,9 @@ import os
 
 import ml_dtypes
 import numpy as np
-from shared import args, at, dataset, export, is_other, last_line, say
 
 from elasticjob.trainer.store import SGD, Store, Table, Zeros
+from lab.scripts.loops.run import args, at, dataset, end, export, is_other, last_line, say
 
 HALF = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, None: None}[args.half]
 rank = int(os.environ["ELASTICJOB_INDEX"])
@@ -25,11 +25,11 @@ with Store(tables, data, save_every=args.seconds_between_saves) as store:
             batch.push({"seen": (rows, -np.ones((len(rows), 1)))})
         at("after", number, rank)
         at("behind", number, rank)
-        say(step=number, rank=rank, records=[*map(int, batch.records)])
+        say(done=number, rank=rank, records=[*map(int, batch.records)])
         if number == args.stop:
             break
     seen = store.pull("seen", np.arange(args.records))[:, 0].tolist()
     half = store.pull("seen", np.arange(1001, 1001 + 100))[:, 0]
     export(lambda path: path.write_bytes(np.asarray(seen).tobytes()))
-    say(end={"seen": seen, **({"halves": half[half != 0].tolist()} if args.half else {})}, rank=rank)
+    end(seen=seen, halves=half[half != 0])
 last_line()

@@ -4,20 +4,20 @@ import os
 
 import numpy as np
 import tensorflow.compat.v1 as tf
-from shared import args, at, dataset, export, is_other, last_line, say
 
 from elasticjob.trainer.tensorflow import Servers, Step
+from lab.scripts.loops.run import args, at, dataset, export, is_other, last_line, say
 
 rank, number = int(os.environ["ELASTICJOB_INDEX"]), 0
 
 
-def inside(records):
+def inside(records: np.ndarray) -> np.ndarray:
     """Fail in a step, or not."""
     at("in", number + 1, rank, whole=True)
     return records
 
 
-def model():
+def model() -> Step:
     """Return a row for each record, that a step which takes it raises by one, and a loss."""
     record = tf.placeholder(tf.int32, [None])
     seen = tf.get_variable(
@@ -44,7 +44,7 @@ with Servers(model, data, checkpoint=args.folder / "kept", save_every=args.secon
         number += 1
         at("after", number, rank)
         at("behind", number, rank)
-        say(step=number, rank=rank, records=ids.tolist())
+        say(done=number, rank=rank, records=ids.tolist())
         if number == args.stop:
             break
 export(lambda path: path.write_text("done"))
