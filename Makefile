@@ -40,7 +40,7 @@ di-engine: $(DEV) # the stock DI-engine, for the stories of DIJobs
 
 test-kube: $(DEV) ## the integration tests whose answers may differ, on a real control plane (hack/kube-binaries builds it; ALL=1: all of them; KUBE=1.37: that server)
 	@hack/kube-binaries control-plane kwok kubectl kueue
-	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane"
+	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane" $(FLAGS)
 
 e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the cluster, on a real node with containers (as root; or ON=kind)
 	@on=$$($(BIN)/python -m lab.clusters.node.chosen $(ON)) || exit 1; \
@@ -49,11 +49,11 @@ e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the clu
 
 grace: $(STORIES) # a plain script's saves of half a minute, in each way to leave, on a real node (as root; a quarter of an hour)
 	@hack/kube-binaries control-plane node helm kueue
-	$(TIMED) $(PYTEST) tests/node --node -m grace -s
+	$(TIMED) $(PYTEST) tests/node --node -m grace -s $(FLAGS)
 
 tensorflow-on-node: $(STORIES) # TensorFlow's servers on a real node: 3 to 4, one killed, no record lost (as root; ten minutes)
 	@hack/kube-binaries control-plane node helm kueue
-	$(TIMED) $(PYTEST) tests/node --node -m tensorflow -s
+	$(TIMED) $(PYTEST) tests/node --node -m tensorflow -s $(FLAGS)
 
 conformance: $(DEV) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane
@@ -114,9 +114,9 @@ bench-scale: $(DEV) # 100 to 1,000 jobs of 4 pods on pretended nodes through a r
 	$(TIMED) $(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
 
 bench-services: $(DEV) # thousands of agents at one master, Brain with a long history, di-server with 1,000 coordinators (half an hour)
-	for load in rendezvous beats calls; do hack/timed "make $@ $$load" $(BIN)/python -m benchmarks.services.agents $$load || exit 1; done
-	$(TIMED) $(BIN)/python -m benchmarks.services.brain
-	$(TIMED) $(BIN)/python -m benchmarks.services.di_server
+	for load in rendezvous beats calls; do hack/timed "make $@ $$load" $(BIN)/python -m benchmarks.services.agents $$load $(FLAGS) || exit 1; done
+	$(TIMED) $(BIN)/python -m benchmarks.services.brain $(FLAGS)
+	$(TIMED) $(BIN)/python -m benchmarks.services.di_server $(FLAGS)
 
 bench-shared: $(DEV) # jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue peers-of-queue $(if $(TRAINING),node)

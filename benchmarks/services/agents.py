@@ -19,7 +19,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -332,13 +332,13 @@ def more_files() -> int:
 
 async def run(arguments: argparse.Namespace) -> None:
     """Run the chosen loads."""
-    sizes: Sequence[int] = arguments.sizes
-    for size in sizes or AGENTS:
+    agents, clients = (AGENTS[:1], CLIENTS[:1]) if arguments.quick else (AGENTS, CLIENTS)
+    for size in arguments.sizes or agents:
         if arguments.load == "rendezvous":
             print(json.dumps(await rendezvous(size)), flush=True)
         if arguments.load == "beats":
             print(json.dumps(await beats(size, arguments.seconds)), flush=True)
-    for size in (sizes or CLIENTS) if arguments.load == "calls" else ():
+    for size in (arguments.sizes or clients) if arguments.load == "calls" else ():
         for kind in arguments.kinds:
             print(json.dumps(await calls(size, kind, arguments.seconds)), flush=True)
 
@@ -353,6 +353,7 @@ def main() -> None:
     )
     parser.add_argument("load", choices=("rendezvous", "beats", "calls"))
     parser.add_argument("sizes", nargs="*", type=int, help="numbers of agents or clients")
+    parser.add_argument("--quick", action="store_true", help="the least number alone: whether it works")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
     asyncio.run(run(parser.parse_args()))

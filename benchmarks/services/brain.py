@@ -269,7 +269,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000, help="jobs in the database (%(default)s)")
     parser.add_argument("--samples", type=int, default=60, help="samples of each job (%(default)s)")
     parser.add_argument("--requests", type=int, default=1000, help="requests of each kind (%(default)s)")
+    parser.add_argument(
+        "--quick", action="store_true", help="200 jobs with 10 samples, 100 requests: whether it works"
+    )
     options = parser.parse_args()
+    if options.quick:
+        options.jobs, options.samples, options.requests = 200, 10, 100
     with tempfile.TemporaryDirectory(prefix="bench-brain-") as made, databases(Path(made)) as urls:
         for name, url in urls.items():
             print(f"{name}: {options.jobs:,} jobs", file=sys.stderr)

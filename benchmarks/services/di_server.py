@@ -117,7 +117,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--poll", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="100 jobs, 5 seconds: whether it works")
     options = parser.parse_args()
+    if options.quick:
+        options.jobs, options.seconds = 100, 5
     if options.poll:
         print(asyncio.run(poll(options.poll, options.jobs, options.seconds)))
         return
