@@ -302,7 +302,7 @@ class Dialogue(Process):
         """Return the next line that it prints. Raises ProgramFailed where it ends instead, or TooSlow."""
         assert self._child
         assert self._child.stdout
-        if patience is not None and not select.select([self._child.stdout], [], [], patience)[0]:
+        if patience is not None and not _is_readable(self._child.stdout.fileno(), patience):
             raise TooSlow(f"{self.name} was not done after {patience:.0f} s")
         if line := self._child.stdout.readline():
             return line.decode().strip()
@@ -416,7 +416,14 @@ def _wait_for_end(found: Identity, seconds: float) -> bool:
     if (handle := _open(found)) is None:
         return True
     with closing(handle):
-        return bool(select.select([handle.number], [], [], seconds)[0])
+        return _is_readable(handle.number, seconds)
+
+
+def _is_readable(file: int, seconds: float) -> bool:
+    """Whether a file has something to read within so many seconds; select knows the first 1,024 alone."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
 
 
 def _dying_with_us() -> list[str]:
