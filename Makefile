@@ -40,7 +40,7 @@ di-engine: $(DEV) # the stock DI-engine, for the stories of DIJobs
 
 test-kube: $(DEV) ## the integration tests whose answers may differ, on a real control plane (hack/kube-binaries builds it; ALL=1: all of them; KUBE=1.37: that server)
 	@hack/kube-binaries control-plane kwok kubectl kueue
-	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane" $(FLAGS)
+	$(TIMED) $(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane" $(FLAGS)
 
 e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the cluster, on a real node with containers (as root; or ON=kind)
 	@on=$$($(BIN)/python -m lab.clusters.node.chosen $(ON)) || exit 1; \
