@@ -63,6 +63,7 @@ dropin: $(DEV) # a hundred stories with python, torchrun and elasticjob run: all
 	$(TIMED) $(BIN)/python -m lab.dropin $(FLAGS)
 
 incumbents: $(DEV) # the same stories with a batch/v1 Job, Kueue's own Job or a Deployment with an HPA, and with ours (45 minutes; FLAGS="--oracle batch --only evict")
+	@hack/kube-binaries control-plane kwok node kueue
 	$(TIMED) $(BIN)/python -m lab.incumbents $(FLAGS)
 
 laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once")
