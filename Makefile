@@ -66,9 +66,9 @@ incumbents: $(DEV) # the same stories with a batch/v1 Job, Kueue's own Job or a 
 	@hack/kube-binaries control-plane kwok node kueue
 	$(TIMED) $(BIN)/python -m lab.incumbents $(FLAGS)
 
-laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once")
+laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once" OPTIMIZERS="adam sgd")
 	$(TIMED) $(BIN)/python -m tests.trainer.loops $(FLAGS)
-	$(TIMED) $(BIN)/python tests/trainer/jax/libraries.py
+	$(TIMED) $(BIN)/python tests/trainer/jax/libraries.py $(OPTIMIZERS)
 
 check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI run
 	$(BIN)/ruff check .
