@@ -40,7 +40,7 @@ di-engine: $(DEV) # the stock DI-engine, for the stories of DIJobs
 
 test-kube: $(DEV) ## the integration tests whose answers may differ, on a real control plane (hack/kube-binaries builds it; ALL=1: all of them; KUBE=1.37: that server)
 	@hack/kube-binaries control-plane kwok kubectl kueue
-	$(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane"
+	$(TIMED) $(PYTEST) $(IN_PARALLEL) --kube real -m "$(if $(ALL),integration,differs) or plane" $(FLAGS)
 
 e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the cluster, on a real node with containers (as root; or ON=kind)
 	@on=$$($(BIN)/python -m lab.clusters.node.chosen $(ON)) || exit 1; \
@@ -49,11 +49,11 @@ e2e: $(STORIES) di-engine ## whole jobs and a DIJob with the operator in the clu
 
 grace: $(STORIES) # a plain script's saves of half a minute, in each way to leave, on a real node (as root; a quarter of an hour)
 	@hack/kube-binaries control-plane node helm kueue
-	$(TIMED) $(PYTEST) tests/node --node -m grace -s
+	$(TIMED) $(PYTEST) tests/node --node -m grace -s $(FLAGS)
 
 tensorflow-on-node: $(STORIES) # TensorFlow's servers on a real node: 3 to 4, one killed, no record lost (as root; ten minutes)
 	@hack/kube-binaries control-plane node helm kueue
-	$(TIMED) $(PYTEST) tests/node --node -m tensorflow -s
+	$(TIMED) $(PYTEST) tests/node --node -m tensorflow -s $(FLAGS)
 
 conformance: $(DEV) ## the same requests to devcluster and to the real server; writes docs/devcluster-conformance.md
 	@hack/kube-binaries control-plane
@@ -63,11 +63,12 @@ dropin: $(DEV) # a hundred stories with python, torchrun and elasticjob run: all
 	$(TIMED) $(BIN)/python -m lab.dropin $(FLAGS)
 
 incumbents: $(DEV) # the same stories with a batch/v1 Job, Kueue's own Job or a Deployment with an HPA, and with ours (45 minutes; FLAGS="--oracle batch --only evict")
+	@hack/kube-binaries control-plane kwok node kueue
 	$(TIMED) $(BIN)/python -m lab.incumbents $(FLAGS)
 
-laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once")
+laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once" OPTIMIZERS="adam sgd")
 	$(TIMED) $(BIN)/python -m tests.trainer.loops $(FLAGS)
-	$(TIMED) $(BIN)/python tests/trainer/jax/libraries.py
+	$(TIMED) $(BIN)/python tests/trainer/jax/libraries.py $(OPTIMIZERS)
 
 check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI run
 	$(BIN)/ruff check .
@@ -114,9 +115,9 @@ bench-scale: $(DEV) # 100 to 1,000 jobs of 4 pods on pretended nodes through a r
 	$(TIMED) $(BIN)/python -m benchmarks.services.$(if $(LARGE),large,scale) $(FLAGS)
 
 bench-services: $(DEV) # thousands of agents at one master, Brain with a long history, di-server with 1,000 coordinators (half an hour)
-	for load in rendezvous beats calls; do hack/timed "make $@ $$load" $(BIN)/python -m benchmarks.services.agents $$load || exit 1; done
-	$(TIMED) $(BIN)/python -m benchmarks.services.brain
-	$(TIMED) $(BIN)/python -m benchmarks.services.di_server
+	for load in rendezvous beats calls; do hack/timed "make $@ $$load" $(BIN)/python -m benchmarks.services.agents $$load $(FLAGS) || exit 1; done
+	$(TIMED) $(BIN)/python -m benchmarks.services.brain $(FLAGS)
+	$(TIMED) $(BIN)/python -m benchmarks.services.di_server $(FLAGS)
 
 bench-shared: $(DEV) # jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue peers-of-queue $(if $(TRAINING),node)

@@ -258,6 +258,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sample", type=int, default=200, help="how many mutants, as many of each package")
     parser.add_argument("--seed", default="1", help="which ones")
     parser.add_argument("--packages", nargs="+", default=PACKAGES)
+    parser.add_argument("--tests", nargs="+", help="the tests to ask; else all those of the packages")
     parser.add_argument("--tree", type=Path, default=Path(), help="the checkout; else that of this folder")
     parser.add_argument("--save", type=Path, help="write what came of each mutant, as JSON")
     parser.add_argument("--against", type=Path, help="run the mutants of this JSON again, and compare")
@@ -278,7 +279,7 @@ def main(arguments: Sequence[str]) -> int:
         runner = Runner(sample, Path(folder))
         quiet = ["-qq", "-s", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]
         tests = [str(one) for one in sorted(Path("tests").iterdir()) if one.name in TESTED]
-        if code := pytest.main([*quiet, *tests], plugins=[runner]):
+        if code := pytest.main([*quiet, *(options.tests or tests)], plugins=[runner]):
             return int(code)
     if save:
         save.write_text(json.dumps(runner.outcomes, indent=1))

@@ -303,7 +303,7 @@ class Dialogue(Process):
         """Return the next line that it prints. Raises ProgramFailed where it ends instead, or TooSlow."""
         assert self._child
         assert self._child.stdout
-        if patience is not None and not select.select([self._child.stdout], [], [], patience)[0]:
+        if patience is not None and not _is_readable(self._child.stdout.fileno(), patience):
             raise TooSlow(f"{self.name} was not done after {patience:.0f} s")
         if line := self._child.stdout.readline():
             return line.decode().strip()
@@ -414,7 +414,14 @@ def _handle(of: Identity) -> Iterator[int | None]:
 def _wait_for_end(found: Identity, seconds: float) -> bool:
     """Whether the process has ended, at the latest after so many seconds."""
     with _handle(found) as handle:
-        return handle is None or bool(select.select([handle], [], [], seconds)[0])
+        return handle is None or _is_readable(handle, seconds)
+
+
+def _is_readable(file: int, seconds: float) -> bool:
+    """Whether a file has something to read within so many seconds; select knows the first 1,024 alone."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
 
 
 def _dying_with_us() -> list[str]:

@@ -170,7 +170,6 @@ async def play(
                     outcome = Outcome(job.name, number)
                     story = Story(seed, number, length, say, keep)
                     await tell(job, place, story, troubles, truths, outcome)
-                    say(str(outcome))
                     outcomes.append(outcome)
 
             async with asyncio.TaskGroup() as tasks:
@@ -209,10 +208,15 @@ async def tell(
                     keep_evidence(scene.evidence, kept)
     except Exception:  # reported with all that is known of it
         outcome.wrong[f"the story broke: {traceback.format_exc()}"] = None
-    if kept and outcome.wrong:
-        kept.mkdir(parents=True, exist_ok=True)
-        (kept / "wrong.txt").write_text("\n".join(outcome.wrong) + "\n")
-    outcome.seconds = time.monotonic() - began
+    except BaseException:
+        outcome.wrong["it was interrupted"] = None
+        raise
+    finally:
+        if kept and outcome.wrong:
+            kept.mkdir(parents=True, exist_ok=True)
+            (kept / "wrong.txt").write_text("\n".join(outcome.wrong) + "\n")
+        outcome.seconds = time.monotonic() - began
+        story.say(str(outcome))
 
 
 def keep_evidence(evidence: Iterable[Path], folder: Path) -> None:

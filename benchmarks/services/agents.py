@@ -40,6 +40,7 @@ SPARE: Final = 500
 SETTLE: Final = 3.0
 """Seconds until agents that only watch do so evenly."""
 Sizes = Annotated[list[int] | None, Argument(help="numbers of agents or clients")]
+Quick = Annotated[bool, Option(help="the least number alone: whether it works")]
 AT_ONCE: Final = 1_000
 """Connections that are opened at a time: the queue of a listening socket holds some thousands."""
 
@@ -148,9 +149,9 @@ class Agent:
             await self._watch()
 
 
-async def rendezvous(agents: Sizes = None) -> None:
+async def rendezvous(agents: Sizes = None, quick: Quick = False) -> None:
     """How long agents take from the first connection to the last one that has its world and trains."""
-    for size in agents or AGENTS:
+    for size in agents or AGENTS[: 1 if quick else None]:
         own = time.process_time()
         async with crowd(size) as (master, _, took, alone):
             tell(
@@ -164,9 +165,9 @@ async def rendezvous(agents: Sizes = None) -> None:
             )
 
 
-async def beats(agents: Sizes = None, seconds: float = 3.0) -> None:
+async def beats(agents: Sizes = None, seconds: float = 3.0, quick: Quick = False) -> None:
     """How much of a core a master needs for agents in a world that only watch."""
-    for size in agents or AGENTS:
+    for size in agents or AGENTS[: 1 if quick else None]:
         async with crowd(size) as (master, watching, _, _):
             tasks = [asyncio.ensure_future(agent.watch()) for agent in watching]
             await asyncio.sleep(SETTLE)
@@ -213,9 +214,10 @@ async def calls(
     clients: Sizes = None,
     kinds: Annotated[str, Option(help=f"some of {','.join(KINDS)}; all by default")] = "",
     seconds: float = 3.0,
+    quick: Quick = False,
 ) -> None:
     """Calls per second of clients that send the next request as soon as they have the answer."""
-    for size, kind in product(clients or CLIENTS, chosen(kinds, KINDS)):
+    for size, kind in product(clients or CLIENTS[: 1 if quick else None], chosen(kinds, KINDS)):
         spent = await durations(size, kind, seconds)
         tell(
             load="calls",

@@ -251,8 +251,11 @@ def main(
     jobs: Annotated[int, Option(help="jobs in the database")] = 10_000,
     samples: Annotated[int, Option(help="samples of each job")] = 60,
     requests: Annotated[int, Option(help="requests of each kind")] = 1000,
+    quick: Annotated[bool, Option(help="200 jobs with 10 samples, 100 requests: whether it works")] = False,
 ) -> None:
     """Print one table for each database."""
+    if quick:
+        jobs, samples, requests = 200, 10, 100
     sizes = jobs // 10, jobs
     with tempfile.TemporaryDirectory(prefix="bench-brain-") as made, databases(Path(made)) as urls:
         for name, url in urls.items():

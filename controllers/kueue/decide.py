@@ -587,7 +587,7 @@ def report(seen: Seen, now: datetime) -> Iterator[Step]:
     for workload in (*((seen.base,) if seen.base else ()), *seen.slices):
         if not workload.is_admitted or workload.metadata.name in seen.to_reclaim:
             continue
-        ready = demand.ready if demand.elsewhere else _ready(demand, workload, seen.lives)
+        ready = demand.ready if demand.elsewhere else _ready(demand, workload, seen)
         repeat = {role.name for role in demand.roles if role.repeats}
         done = {name: n for name, n in _done(workload, seen.lives).items() if name not in repeat}
         changes: Manifest = {}
@@ -661,12 +661,17 @@ def _target(demand: QueueRequest, workload: Workload) -> list[int]:
     return [min(each.count, wanted.get(each.name, each.count)) for each in workload.spec.pod_sets]
 
 
-def _ready(demand: QueueRequest, workload: Workload, lives: Iterable[Life]) -> bool:
+def _ready(demand: QueueRequest, workload: Workload, seen: Seen) -> bool:
+    """Whether each pod is ready or has succeeded; of those that are gone the job knows, not its Workloads."""
     fine = Counter(
         life.role
-        for life in lives
+        for life in seen.lives
         if life.workload == workload.chain and (life.ready or _has_succeeded(life))
     )
+    if workload == seen.base:
+        there = {(life.role, life.index) for life in seen.lives}
+        gone = ((role.name, index) for role in demand.roles for index in role.completed)
+        fine.update(role for role, index in gone if (role, index) not in there)
     wanted = zip(workload.spec.pod_sets, _target(demand, workload), strict=True)
     return all(fine[each.name] >= count for each, count in wanted)
 

@@ -66,6 +66,8 @@ class PodSetRequest:
     """What of the template the user has asked for; None: all of it."""
     repeats: bool = False
     """Whether pods that have succeeded are made again."""
+    completed: frozenset[int] = frozenset()
+    """The indexes of nodes that have succeeded, of which the pods may be gone."""
 
     @property
     def step(self) -> int:

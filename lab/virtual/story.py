@@ -210,7 +210,7 @@ def _about_size(
         wrong.append(f"job {name} has {size} nodes, though {have} are admitted and {asked} wanted")
     workers = [each for each in pods if each["metadata"]["labels"][LABEL_ROLE] == "worker"]
     running = sum(each["status"]["phase"] == "Running" for each in workers)
-    places = len({each["metadata"]["labels"][LABEL_INDEX] for each in workers})
+    places = len({each["metadata"]["labels"][LABEL_INDEX] for each in workers} | _completed(resource))
     if not running <= size <= places:  # pods that have succeeded stay, also of nodes that are gone
         wrong.append(f"job {name} has {running} of {places} pods, {size} are in its JobResource")
     crowded = any(not holds(e) and _could(world, e) for e in _pending(world))
@@ -220,14 +220,21 @@ def _about_size(
 
 
 def _would_grow(world: World, base: Manifest, count: int, role: str, cpu: int = 0) -> bool:
-    """Whether Kueue would admit so many more pods of a role now, in their flavor, after all that wait."""
+    """Whether Kueue would admit so many more pods of a role now, after all that wait.
+
+    They would have to get the flavor of the others; Kueue gives the first that has room.
+    """
     [pods] = (each for each in base["spec"]["podSets"] if each["name"] == role)
-    about = {**base["metadata"], "creationTimestamp": "9999"}
+    spec = pods["template"]["spec"]
+    amount = {"cpu": str(cpu or request(spec))}
+    template = {"spec": {**spec, "containers": [{"resources": {"requests": amount}}]}}
+    about = {**base["metadata"], "creationTimestamp": "9999", "annotations": {}}
     lower = (base["spec"].get("priority") or 0) - 1
-    more = {**base, "metadata": about, "spec": {**base["spec"], "priority": lower}}
-    idle = world.kueue.market(world.kueue.counted())
-    left = idle.available(world.kueue.queue_of(base), flavors(base)[role])
-    return _is_next(world, more) and left >= (cpu or request(pods["template"]["spec"])) * count
+    sets = [{**pods, "count": count, "template": template}]
+    more = {**base, "metadata": about, "spec": {**base["spec"], "priority": lower, "podSets": sets}}
+    plan = world.kueue.plan(more, world.kueue.market(world.kueue.counted()), [])
+    given = plan.flavors.get(role) if plan.mode is Mode.FIT else None
+    return _is_next(world, more) and given == flavors(base)[role]
 
 
 def _is_next(world: World, workload: Manifest) -> bool:
@@ -299,6 +306,13 @@ def _beside(world: World, name: str) -> list[tuple[Manifest, Manifest]]:
     }
     waits = ((each, mine[old[n]]) for n, each in mine.items() if old[n] in mine and not holds(each))
     return [(each, replaced) for each, replaced in waits if holds(replaced)]
+
+
+def _completed(resource: Manifest) -> set[str]:
+    """The indexes of workers that have succeeded, of which the pods may be gone."""
+    parts = resource.get("status", {}).get("completedIndexes", {}).get("worker", "").split(",")
+    ends = (part.partition("-") for part in parts if part)
+    return {str(index) for first, _, last in ends for index in range(int(first), int(last or first) + 1)}
 
 
 def _is_surplus(workload: Manifest) -> bool:

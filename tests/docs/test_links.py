@@ -10,17 +10,21 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-TRACKED: Final = subprocess.run(
-    ["git", "ls-files", "*.md", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+ALL: Final = subprocess.run(
+    ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
 ).stdout.split()
+TRACKED: Final = [name for name in ALL if name.endswith((".md", ".py"))]
 PAGES: Final = [name for name in TRACKED if name.endswith(".md")]
 LINK: Final = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]+))?\)")
-FOLDERS: Final = "|".join(sorted({name.partition("/")[0] for name in TRACKED if "/" in name}))
-PATH: Final = re.compile(rf"(?<![\w/.-])(?:{FOLDERS})/(?:[a-z0-9_-]+/)*[A-Za-z0-9_-]+\.(?:py|md|yaml)\b")
+FOLDERS: Final = "|".join(sorted({re.escape(name.partition("/")[0]) for name in ALL if "/" in name}))
+KINDS: Final = {Path(name).suffix for name in ALL} - {""}
+PATH: Final = re.compile(rf"(?<![\w/.@}}-])(?:{FOLDERS})/(?:[\w.-]+/)*[\w.-]*\w/?")
 BARE: Final = re.compile(r"`([a-z_0-9]+\.py)\b")
 ROOTS: Final = [ROOT, *(ROOT / name for name in ("docs", "kube", "config"))]
-EXAMPLES: Final = {"jax.py", "mine.py", "thing.py"}
+EXAMPLES: Final = {"jax.py", "mine.py", "thing.py", "thing"}
 """Files that a page tells its reader to write."""
+ELSEWHERE: Final = {"a.yaml", "manifests.yaml", "swagger.json", "commit.txt"}
+"""Files of other repositories, and what a build writes."""
 
 
 def anchors(page: Path) -> set[str]:
@@ -38,8 +42,10 @@ def test_links_of_a_page_lead_somewhere(page: str) -> None:
 
 
 def test_paths_in_pages_and_code_are_those_of_files() -> None:
+    """In pages also those without a suffix: scripts, and modules without .py."""
     named = {(name, path) for name in TRACKED for path in PATH.findall((ROOT / name).read_text())}
-    assert sorted((name, path) for name, path in named if not is_there(path)) == []
+    paths = {(name, path) for name, path in named if is_path(path, in_page=name in PAGES)}
+    assert sorted((name, path) for name, path in paths if not is_there(path)) == []
 
 
 def test_files_that_a_design_names_are_there() -> None:
@@ -62,10 +68,19 @@ def test_each_package_is_on_the_map_of_the_readme() -> None:
     assert [name for name in packages if f"`{name}/`" not in (ROOT / "README.md").read_text()] == []
 
 
+def is_path(text: str, *, in_page: bool) -> bool:
+    """Whether a text is a path and not a label, an image, or a job with its namespace."""
+    return (
+        text.endswith("/") or Path(text).suffix in KINDS or (in_page and not text.startswith("elasticjob/"))
+    )
+
+
 def is_there(path: str) -> bool:
     """Whether a file is there, in the repository or in one of the folders that pages leave out."""
     name = Path(path).name
-    return name in EXAMPLES or any((root / path).exists() for root in ROOTS)
+    return name in EXAMPLES | ELSEWHERE or any(
+        (root / each).exists() for root in ROOTS for each in (path, f"{path}.py")
+    )
 
 
 @pytest.mark.parametrize("page", [name for name in PAGES if re.fullmatch(r"docs/[^/]+", name)])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,18 @@ def test_one_that_ignores_sigterm_is_killed(program: Process) -> None:
     program.start()
     program.stop(0.1)
     assert program.code == -signal.SIGKILL
+
+
+def test_one_is_waited_for_beside_thousands_of_open_files(program: Process) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.callback(os.close, os.dup(0))
+        program.start()
+        program.stop()
+    assert program.code == -signal.SIGTERM
 
 
 async def test_a_loop_goes_on_while_one_comes_goes_and_comes_again(program: Process) -> None:

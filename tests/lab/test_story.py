@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 from collections.abc import AsyncIterator
@@ -101,6 +102,23 @@ async def test_a_story_that_breaks_is_wrong_and_the_others_go_on() -> None:
     outcomes = await played(BREAKS, first=3, stories=2, at_once=2)
     assert [each.number for each in outcomes] == [3, 4]
     assert all("ValueError: it broke" in next(iter(each.wrong)) for each in outcomes)
+
+
+async def test_an_interrupted_story_says_so_and_keeps_what_there_is(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def waits(scene: Count) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    story = asyncio.create_task(played(Trouble("waits", Count, waits), first=3, keep=tmp_path))
+    await begun.wait()
+    story.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await story
+    assert (tmp_path / "count-3" / "wrong.txt").read_text() == "it was interrupted\n"
+    assert (tmp_path / "count-3" / "log").read_text() == "all about it"
 
 
 async def test_what_is_wrong_is_told_with_the_command_that_repeats_it() -> None:

@@ -30,6 +30,7 @@ from elasticjob.kube.client.credentials import Config
 from elasticjob.master.progress import goodput
 from elasticjob.master.serving.pages import JobCollector, Trouble
 from elasticjob.master.state.job import Job
+from lab import metrics as rows
 from lab.build.jobs import NOW, at, job, plan
 from lab.metrics import PARTS, Declared, Listing, declared, labels_of
 from lab.virtual.master import played, pod
@@ -46,6 +47,10 @@ LABELS: Final = {
     *("kind", "webhook", "configuration", "code", "method", "host", "fate", "verb", "call"),
 }
 """Names that mean one thing everywhere; `namespace`, `pod`, `instance` and `component` belong to targets."""
+DECLARES: Final = re.compile(
+    r"^from prometheus_client\S* import [(\w, \n]*(Counter|Gauge|Histogram|Summary|Info|Enum|MetricFamily)\b",
+    re.MULTILINE,
+)
 OF_PODS: Final = {"node"}
 """Labels whose values are as many as the pods that a cluster ever had."""
 OF_JOBS: Final = {"job", "job_name"}
@@ -81,6 +86,15 @@ def test_labels_are_few_and_sums_have_none_of_pods(metric: Declared) -> None:
     if metric.type == "histogram":  # a dozen series each
         assert not OF_JOBS & set(metric.labels)
     assert ("job_name" in metric.labels) <= ("job_namespace" in metric.labels)
+
+
+def test_each_module_that_declares_metrics_is_in_a_row_of_parts() -> None:
+    """One that no row registers is on no page, and no law here is asked about it."""
+    files = [path for room in Path("elasticjob").iterdir() for path in room.rglob("*.py")]
+    declaring = [path for path in files if DECLARES.search(path.read_text())]
+    modules = {".".join(path.with_suffix("").parts) for path in declaring}
+    assert modules - {getattr(each, "__module__", "") for each in vars(rows).values()} == set()
+    assert len(modules) > 5
 
 
 def test_each_name_is_declared_once() -> None:

@@ -8,11 +8,11 @@ from datetime import datetime
 from functools import reduce
 from typing import Any, Final
 
-from elasticjob.api.readings import counts
+from elasticjob.api.readings import counts, indexes
 from elasticjob.api.resources import NOTHING, Resources, container_requests
 from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.checks.common import node as place_of
-from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.common import LABEL_JOB, MOST_NODES
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, RestartPolicy
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.kueue import ANY, FLAVORS, PRIORITY_CLASS, longest_run, queue_of
@@ -32,6 +32,7 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import Pod
 
 RUNNING: Final = "Running"
+NONE: Final = frozenset[int]()
 Template = Callable[[ElasticJob], Manifest]
 
 
@@ -151,8 +152,16 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
         limit = (range_.largest if range_.largest is not None else most) + spec.spares
         repeats = policy(job, role).restart is RestartPolicy.ALWAYS
         most = max(least, most)
+        done = indexes(resource.status.completed_indexes.get(role, ""), MOST_NODES) if resource else NONE
         yield PodSetRequest(
-            role, template, least, most, unit=range_.unit, most=max(limit, most), repeats=repeats
+            role,
+            template,
+            least,
+            most,
+            unit=range_.unit,
+            most=max(limit, most),
+            repeats=repeats,
+            completed=done,
         )
 
 

@@ -125,6 +125,7 @@ RUNS = (with_pod(BASE),)
 BOTH = (with_pod(BASE), with_pod(ONE, 1))
 GIVEN = admitted(ONE, annotations={GIVEN_BACK: "others"})
 PAIR = demand(2, 2)
+WITH_DONE = replace(PAIR, roles=(replace(PAIR.roles[0], completed=frozenset({0})),))
 THREES = demand(3, 3)
 FOURS = demand(6, 2, unit=2)
 TWO_CORES: Any = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}}
@@ -354,6 +355,11 @@ ROWS: dict[Callable[..., Any], list[Row]] = {
          seen(demand(2, 2), admitted(demand(2, 2).base, 2, true=READY),
               lives=(succeeded(workload=demand(2, 2).base), life(1, workload=demand(2, 2).base))),
          [f"base: {TRUE} PodsReady=True reclaimablePods"]),
+        ("the pod of a node that has done its work is gone",
+         seen(WITH_DONE, admitted(WITH_DONE.base, 2), lives=(life(1, workload=WITH_DONE.base),)),
+         [f"base: {TRUE} PodsReady=True"]),
+        ("it is gone, and the other is, too", seen(WITH_DONE, admitted(WITH_DONE.base, 2)),
+         [f"base: {TRUE} PodsReady=False"]),
         (
             "another pod has the place of one that has done its work",
             seen(

@@ -50,6 +50,11 @@ def test_kueue_gets_what_others_hold_a_job_back_with_and_what_is_provisioned_for
     assert made.slice_workload(made.roles[1], 1, 1, None)["metadata"]["annotations"] == provisioned
 
 
+def test_nodes_that_have_succeeded_are_known_without_their_pods() -> None:
+    found = asked(resource({"worker": 4}, status={"completedIndexes": {"worker": "0-1,3"}}))
+    assert [sorted(role.completed) for role in found.roles] == [[], [0, 1, 3]]
+
+
 TOPOLOGY = "kueue.x-k8s.io/podset-"
 PAIRS = {f"{TOPOLOGY}slice-required-topology": "rack", f"{TOPOLOGY}slice-size": "2"}
 IN_PAIRS = {"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2}

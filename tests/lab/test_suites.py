@@ -1,0 +1,65 @@
+"""The rows of `.ci/weekly`: each suite has a target, and programs that know the flags that it is given."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import pytest
+from typer.testing import CliRunner
+
+from lab.__main__ import app
+from lab.paths import ROOT
+
+WEEKLY: Final = (ROOT / ".ci/weekly").read_text()
+ROWS: Final = [
+    [cell.strip().replace("$week", "7") for cell in row.split("|")]
+    for row in re.findall(r"^[a-z-]+ +\| \d.*", WEEKLY, re.MULTILINE)
+]
+LONG: Final = re.compile(r"^([a-z-]+):(?!.*##).*\n(?:\t.*\n)*?\t\$\(TIMED\)", re.MULTILINE)
+"""Targets that print their minutes, and are not in the list of `make help`."""
+
+
+def test_each_long_suite_has_a_row() -> None:
+    targets = {target.partition(" ")[0] for _, _, target, _ in ROWS}
+    assert {*LONG.findall((ROOT / "Makefile").read_text())} <= targets
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_a_suite_is_there_and_knows_its_flags(row: list[str], short: bool) -> None:
+    make = ["make", "--dry-run", *shlex.split(row[2]), *(shlex.split(row[3]) if short else ())]
+    shown = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    programs = re.findall(r"/python ((?:-m )?[a-z./_]+)(.*)", shown) + re.findall(r"(/pytest) (.*)", shown)
+    assert programs
+    for program, words in programs:
+        given = shlex.split(words.partition("||")[0])
+        assert [each for each in given if each.startswith("tests/") and not (ROOT / each).exists()] == []
+        if program == "-m lab":
+            asked = CliRunner().invoke(app, [*given, "--help"])
+            assert asked.exit_code == 0, asked.output
+        elif program != "/pytest":
+            text = source(program)
+            flags = [each for each in given if each.startswith("--")]
+            # A flag is declared by its name, or is the parameter of a function that is a command.
+            assert [
+                each
+                for each in flags
+                if f'"{each}"' not in text and f"{each[2:].replace('-', '_')}: " not in text
+            ] == []
+
+
+def source(program: str) -> str:
+    """Return the text of a script, or of what `-m` runs."""
+    if not program.startswith("-m "):
+        return (ROOT / program).read_text()
+    spec = find_spec(program[3:])
+    if spec and spec.submodule_search_locations:
+        spec = find_spec(f"{program[3:]}.__main__")
+    assert spec
+    assert spec.origin
+    return Path(spec.origin).read_text()
