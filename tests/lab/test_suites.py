@@ -45,16 +45,16 @@ def test_a_suite_is_there_and_knows_its_flags(row: list[str], short: bool) -> No
         elif program != "/pytest":
             text = source(program)
             flags = [each for each in given if each.startswith("--")]
-            # A flag is declared by its name, or is the parameter of a function that is a command.
-            assert [
-                each
-                for each in flags
-                if f'"{each}"' not in text and f"{each[2:].replace('-', '_')}: " not in text
-            ] == []
+            assert [each for each in flags if not knows(text, each)] == []
+
+
+def knows(text: str, flag: str) -> bool:
+    """Whether a program declares a flag by its name, or as the parameter of a function that is a command."""
+    return f'"{flag}"' in text or f"{flag[2:].replace('-', '_')}: " in text
 
 
 def source(program: str) -> str:
-    """Return the text of a script, or of what `-m` runs."""
+    """Return the text of a script, or of what `-m` runs, with the module that reads its command line."""
     if not program.startswith("-m "):
         return (ROOT / program).read_text()
     spec = find_spec(program[3:])
@@ -62,4 +62,7 @@ def source(program: str) -> str:
         spec = find_spec(f"{program[3:]}.__main__")
     assert spec
     assert spec.origin
-    return Path(spec.origin).read_text()
+    text = Path(spec.origin).read_text()
+    return text + "".join(
+        source(f"-m {name}") for name in re.findall(r"^from (\S+\.command) import", text, re.M)
+    )
