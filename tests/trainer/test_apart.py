@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.waiting import PATIENCE
+
 
 @pytest.mark.story
 @pytest.mark.parametrize(
@@ -20,5 +22,7 @@ import pytest
 def test_they_hold_alone(file: str, flags: tuple[str, ...]) -> None:
     command = (sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *flags)
     path = Path(__file__).parent / file
-    run = subprocess.run((*command, str(path)), capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(
+        (*command, str(path)), capture_output=True, text=True, timeout=4 * PATIENCE, check=False
+    )
     assert run.returncode == 0, run.stdout[-8_000:] + run.stderr[-2_000:]
