@@ -7,6 +7,7 @@ story's number alone, so that a story is repeated by them.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import time
@@ -20,6 +21,7 @@ from itertools import count, islice
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from rich.console import Console
 from rich.markup import escape
@@ -159,9 +161,16 @@ async def play(
     say: Say,
     keep: Path | None = None,
 ) -> list[Outcome]:
-    """Play the stories of a job in one cluster, in order or some at once; return what came of them."""
+    """Play the stories of a job in one cluster, in order or some at once; return what came of them.
+
+    What killed programs leave in the folder of temporary files goes with them.
+    """
     outcomes = list[Outcome]()
-    with tempfile.TemporaryDirectory(prefix=f"lab-{job.name}-", ignore_cleanup_errors=True) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix=f"lab-{job.name}-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(prefix="lab-tmp-", ignore_cleanup_errors=True) as own,
+        patch.dict(os.environ, TMPDIR=own),
+    ):
         async with cluster(Path(folder), job) as place:
             numbers = _numbers(length, lambda number: job.suits(seed, number))
 

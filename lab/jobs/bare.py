@@ -49,8 +49,7 @@ class Bare(Processes, Scene):
 
     def __post_init__(self) -> None:
         self.chance, self.evidence = self.story.chance(), (self.folder,)
-        for each in (self.written, self.folder / "tmp"):
-            each.mkdir(parents=True)
+        self.written.mkdir(parents=True)
         (self.folder / "token").write_text("chaos")
 
     @property
@@ -74,8 +73,8 @@ class Bare(Processes, Scene):
         raise NotImplementedError
 
     def variables(self, name: str) -> Mapping[str, str]:
-        """Return where workers write, where what is killed leaves its own files, and who a node is."""
-        lines = {"COUNTED": str(self.written), "TMPDIR": str(self.folder / "tmp")}
+        """Return where workers write, and the identity of a node."""
+        lines = {"COUNTED": str(self.written)}
         if name == MASTER:
             return lines
         place = (name, f"127.0.0.1:{self.port}", self.folder, self.folder / f"{name}.end")

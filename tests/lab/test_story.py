@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -119,6 +120,19 @@ async def test_an_interrupted_story_says_so_and_keeps_what_there_is(tmp_path: Pa
         await story
     assert (tmp_path / "count-3" / "wrong.txt").read_text() == "it was interrupted\n"
     assert (tmp_path / "count-3" / "log").read_text() == "all about it"
+
+
+async def test_what_killed_programs_leave_goes_with_the_stories() -> None:
+    left = list[Path]()
+
+    async def leave(scene: Count) -> str:
+        left.append(Path(os.environ["TMPDIR"], "left"))
+        left[0].mkdir()
+        return "left"
+
+    await played(Trouble("leave", Count, leave))
+    assert not left[0].parent.exists()
+    assert os.environ.get("TMPDIR") != str(left[0].parent)
 
 
 async def test_what_is_wrong_is_told_with_the_command_that_repeats_it() -> None:
