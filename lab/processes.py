@@ -388,8 +388,8 @@ def send(to: Identity, number: signal.Signals) -> bool:
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM end this process as ^C does: what it started is ended first."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    """Let SIGTERM end this process as ^C does: tasks are cancelled, and what it started is ended first."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def say(text: str) -> None:
