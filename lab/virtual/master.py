@@ -94,11 +94,11 @@ def wait(seconds: float, *alive: str) -> Step:
 
 
 def hears(name: str, life: str = "", number: int = 0, **told: Any) -> Step:
-    """A node of a round is told this when it watches now: a reason is a part of the sentence."""
+    """A node of a round is told this when it watches now: `says` is a part of the reason."""
 
     def look(game: Played) -> None:
         orders, expected = game.orders(name, life, number), {**told}
-        assert expected.pop("reason", "") in orders.reason, orders.reason
+        assert expected.pop("says", "") in orders.reason, orders.reason
         assert {field: getattr(orders, field) for field in expected} == expected
 
     return look

@@ -67,6 +67,7 @@ class Passes:
         self.writes = 0
         self.created: list[Manifest] = []
         self.folded: list[str] = []  # marks with which the spec of the JobResource changed
+        self.resized: list[str] = []
         self.failures: dict[int, int] = {}  # restarts that count, by index
         self._models: dict[str, Any] = {}
         for name in MACHINES:
@@ -302,6 +303,7 @@ class Passes:
                 [main] = stored["spec"]["containers"]
                 spec = {**stored["spec"], "containers": [{**main, "resources": resources}]}
                 self.server.change(POD, stored, spec=spec)
+                self.resized.append(name)
         if self.server.version != before:
             self.wrote = len(self.history) - 1
 
@@ -337,9 +339,10 @@ class Passes:
         return [name for name, pod in self.pods.items() if self._lives(pod) and _index(pod) == index]
 
     def check(self) -> None:
-        """Never two live pods of one node, nor one of a node that has done its work."""
+        """Never two live pods of one node, nor one of a node that has done its work, nor other resources."""
         doubled = {index: every for index in range(10) if len(every := self.living(index)) > 1}
         assert not doubled, f"two lives of one node: {doubled}"
+        assert not self.resized, "nothing asked for other resources"
         for resource in self.every(JOBRESOURCE):
             over = indexes(resource.status.completed_indexes.get("worker", ""), 10)
             again = {index: every for index in over if (every := self.living(index))}

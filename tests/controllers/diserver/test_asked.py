@@ -86,6 +86,7 @@ AMOUNTS: list[tuple[str, str, str]] = [
 LISTS: list[tuple[str, str, str]] = [
     ("1000000000", " is 1000000000", "write a list"),
     ('{"a": 1}', " is {a: 1}", "write a list"),
+    ('"a"', " is a", "write a list"),
     (DEEP, " has [[[[...]]]]", "write the name of a pod"),
     ("[1]", " has 1", "write the name of a pod"),
     ('["%s"]' % ("n" * 300), " has nnn", "write the name of a pod"),

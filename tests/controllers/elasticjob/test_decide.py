@@ -628,7 +628,9 @@ def test_nothing_is_written(case: str, given: Seen) -> None:
 
 
 def test_the_users_size_travels_in_a_manual_plan() -> None:
-    asks, follows = manifests(decide(running(job({"worker": role(3)}, generation=7)), NOW))
+    decided = decide(running(job({"worker": role(3)}, generation=7)), NOW)
+    assert [len(group) for group in decided.groups] == [1, 1]  # a crash in between loses nothing
+    asks, follows = manifests(decided)
     assert asks["metadata"]["labels"]["elasticjob.dlrover/scale-type"] == "manual"
     assert asks["spec"]["replicaResourceSpecs"] == {"worker": {"replicas": 3}}
     assert asks["spec"]["reason"] == "the user asks for worker 3"

@@ -114,6 +114,7 @@ def devices(**resources: dict[str, str] | None) -> dict[str, Any]:
 
 END: dict[str, Any] = {"terminated": {"exitCode": 0}}
 RUNS: dict[str, Any] = {"running": {}}
+FIRST = {"initContainers": [{"name": "first"}]}
 MESH = {"initContainers": [{"name": "first"}, {"name": "mesh", "restartPolicy": "Always"}]}
 DELETED = {"deletionTimestamp": timestamp(NOW)}
 SIDECAR = {"initContainerStatuses": [{"name": "mesh", "state": RUNS}]}
@@ -124,7 +125,7 @@ READ: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, 
     "another container goes on": ({}, {}, containers(main=END, proxy=RUNS), {"lingers": True, "over": False}),
     "nothing is known of the other": ({}, {}, containers(main=END), {"lingers": True, "over": False}),
     "the kubelet says later that it is over": (
-        {}, {}, containers(main=END, proxy=END), {"lingers": False, "over": True}),
+        {}, FIRST, containers(main=END, proxy=END), {"lingers": False, "over": True}),
     "a sidecar goes on": (
         {}, MESH, containers(main=END, proxy=END) | SIDECAR, {"lingers": True, "over": False}),
     "it is over": ({}, {}, containers("Failed", main=END), {"lingers": False, "over": True}),

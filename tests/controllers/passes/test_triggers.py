@@ -26,6 +26,7 @@ def condition(type_: str, status: str = "True", message: str = "") -> Any:
 
 RUNS = [condition("Running", message="1 of 2 nodes run")]
 MACHINES = caches((NODE, machine()))
+PRESSURE = condition("MemoryPressure", "False")
 
 
 @pytest.mark.parametrize(
@@ -110,6 +111,7 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
     [
         (machine(ready=""), machine(ready="", metadata={"labels": {"a": "b"}}), False),
         (machine(ready=""), machine(), False),
+        (machine(), machine(status={"conditions": [PRESSURE, condition("Ready")]}), False),
         (machine(), tainted("node.kubernetes.io/unschedulable"), True),
         (machine(), machine(ready="Unknown"), True),
         (machine(ready="Unknown"), machine(ready="False"), False),

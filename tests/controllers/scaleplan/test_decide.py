@@ -290,7 +290,9 @@ def test_how_a_plan_ended_can_be_read_for_a_while_whatever_the_history() -> None
 
 
 def test_what_a_plan_changed_is_known_after_a_crash_between_its_two_writes() -> None:
-    write, start = manifests(decide(seen(up()), NOW))
+    plan_ = decide(seen(up()), NOW)
+    assert [len(group) for group in plan_.groups] == [1, 1]
+    write, start = manifests(plan_)
     found = resource({"worker": 3})
     found.metadata.annotations.update(write["metadata"]["annotations"])
     [again] = manifests(decide(replace(seen(up()), resource=found), NOW))

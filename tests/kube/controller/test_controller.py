@@ -316,20 +316,24 @@ def missing(name: str, kind: str) -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("error", "results", "logged"),
+    ("error", "within", "results", "logged"),
     [
-        (Conflict(409, "Conflict", "newer"), {"requeue": 1, "success": 1}, []),
-        (missing("a", "configmaps"), {"success": 1}, []),
-        (missing("other", "secrets"), {"error": 1, "success": 1}, ["ERROR"]),
+        (Conflict(409, "Conflict", "newer"), 0.005, {"requeue": 1, "success": 1}, []),
+        (missing("a", "configmaps"), 100, {"success": 1}, []),
+        (missing("other", "secrets"), 1, {"error": 1, "success": 1}, ["ERROR"]),
     ],
     ids=["a lost race", "the object deleted meanwhile", "something else that is missing"],
 )
 async def test_what_an_error_of_the_server_comes_to(
-    error: Exception, results: dict[str, float], logged: list[str], caplog: pytest.LogCaptureFixture
+    error: Exception,
+    within: float,
+    results: dict[str, float],
+    logged: list[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with bench(failing(error)) as it:
         await it.changed(item("a"))
-        await it.clock.advance(100)
+        await it.clock.advance(within)
         assert it.results() == results
         assert [record.levelname for record in caplog.records] == logged
 

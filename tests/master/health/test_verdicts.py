@@ -13,10 +13,13 @@ from elasticjob.master.state.job import End, Limits, Rule
 from elasticjob.master.state.node import Phase
 from lab.build.jobs import job, role
 from lab.virtual.master import (
+    Played,
     Step,
     cut,
     failure,
     finish,
+    forms,
+    hears,
     join,
     leave,
     plain,
@@ -43,8 +46,11 @@ UNSAVED = "the checkpoint of step 40 is not in /mnt/run: No space left on device
 ERROR = "worker 0 ended with exit code {}: ValueError: no"
 SHORT = {"minimum": 2, "maximum": 2, "replicas": 2}
 IN_VAIN = "no world for 900 s: 1 of at least 2 nodes joined (node-1: running, but its agent has not reached"
+ON: dict[str, Any] = {"order": Order.TRAIN}
+ANEW: dict[str, Any] = {"order": Order.REGROUP}
 ENTERED = "the node with the state of round 2 finished after step 9"
-ONE_ENTERS = (report(ZERO, 1, 9), watch(ONE), plain(ONE), wait(5, ZERO, ONE), join(ZERO, after=1))
+ENTERS = (report(ZERO, 1, 9), watch(ONE), plain(ONE), wait(5, ZERO, ONE))
+ONE_ENTERS = (*ENTERS, join(ZERO, after=1), forms(ZERO, ONE))
 TWO_ENTER = (
     report(ZERO, 1, 9),
     *(request for name in (ONE, TWO) for request in (watch(name), plain(name))),
@@ -55,23 +61,30 @@ TWO_ENTER = (
     wait(40, ONE, TWO),  # longer than the last call
 )
 
+
+def taken_for_lost(game: Played) -> None:
+    assert not any(node.round for node in game.job.nodes.values())
+
+
 SUCCEEDED: dict[str, tuple[*Row, str]] = {
     "all have finished": (
         2, {}, (report(ZERO, 1, 40), finish(ZERO, 1), finish(ONE, 1)),
         "all 2 nodes of round 1 finished after step 40"),
-    "one that was taken for lost finished alone": (1, {}, (wait(30), finish(ZERO, 1)), ""),
-    "so did two": (2, {}, (wait(30), finish(ZERO, 1), finish(ONE, 1)), ""),
+    "one that was taken for lost finished alone": (1, {}, (wait(30), taken_for_lost, finish(ZERO, 1)), ""),
+    "so did two": (2, {}, (wait(30), taken_for_lost, finish(ZERO, 1), finish(ONE, 1)), ""),
     "pods ended well though nobody said so": (2, {}, ((DONE[0], RUN[1]), DONE[:2]), ""),
     "a member's last words never came": (
-        2, {}, (RUN[:2], (RUN[0], DONE[1]), finish(ZERO, 1)), ""),
+        2, {}, (RUN[:2], (RUN[0], DONE[1]), hears(ZERO, **ON), finish(ZERO, 1)), ""),
     "their world was never saved": (
         0, {"replicas": 2}, (DONE[:1], (DONE[0], RUN[1]), DONE[:2]), "all 2 nodes finished"),
-    "one that has finished hangs up": (2, {}, (finish(ONE, 1), cut(watch(ONE)), finish(ZERO, 1)), ""),
+    "one that has finished hangs up": (
+        2, {}, (finish(ONE, 1), cut(watch(ONE)), hears(ZERO, **ON), finish(ZERO, 1)), ""),
     "one that is lost before its finish is alone then": (
         2, {"minimum": 2},
         (finish(ZERO, 1), cut(watch(ONE)), *NEXT, finish(ONE, 2, "second")), ""),
-    "one that failed for good before": (
-        2, {"replicas": 2}, (failure(ONE), join(ZERO, after=1), finish(ZERO, 2)), ""),
+    **{f"{gone} failed for good before": (
+        2, {"replicas": 2}, (failure(gone), join(other, after=1), finish(other, 2)), "")
+       for gone, other in ((ZERO, ONE), (ONE, ZERO))},
     "one that was told to go is made again": (
         1, {"replicas": 1},
         (RUN[:1], leave(ZERO, 1, planned=True), DONE[:1],
@@ -81,13 +94,13 @@ SUCCEEDED: dict[str, tuple[*Row, str]] = {
         3, LEADER, (finish(TWO, 1), finish(ZERO, 1)),
         "the node node-0 (successPolicy ChiefOrWorker0) finished"),
     "who enters meanwhile does not train again": (
-        1, {"maximum": 3}, (*ONE_ENTERS, finish(ZERO, 2), join(ONE, after=2)), ENTERED),
+        1, {"maximum": 3}, (*ONE_ENTERS, finish(ZERO, 2), hears(ONE, **ON), join(ONE, after=2)), ENTERED),
     **{f"of two that enter, the second is {again.__name__}": (
         1, {"maximum": 3}, (*TWO_ENTER, again(TWO, after=2)), ENTERED) for again in (plain, join)},
     **{f"who waits to enter a world of {first.__name__} does not train": (
         0, {"maximum": 2},
-        (watch(ZERO), first(ZERO), report(ZERO, 1, 9), watch(ONE), plain(ONE), wait(5, ZERO, ONE),
-         finish(ZERO, 1)), "the node of round 1 finished after step 9") for first in (plain, join)},
+        (watch(ZERO), first(ZERO), *ENTERS, hears(ZERO, **ANEW), finish(ZERO, 1)),
+        "the node of round 1 finished after step 9") for first in (plain, join)},
     "newcomers that are gone do not keep it": (
         1, {"maximum": 2}, (*ONE_ENTERS, finish(ZERO, 2), (pod(ONE, Phase.FAILED),)), ""),
 }  # fmt: skip

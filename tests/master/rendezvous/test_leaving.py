@@ -48,6 +48,10 @@ def leaves(name: str = ONE, grace: float = 30.0, number: int = 1) -> Leave:
     return leave(name, number, planned=True, grace=grace)
 
 
+def nobody_leaves(game: Played) -> None:
+    assert game.job.leaving == {}
+
+
 def left(*names: str) -> Step:
     """The world ends, and these have left it."""
 
@@ -61,7 +65,7 @@ def left(*names: str) -> Step:
 HISTORIES: dict[str, tuple[Callable[[str], Join], dict[str, Any], tuple[Step, ...]]] = {
     "the others train on, and know who leaves": (
         plain, {},
-        (leaves(), hears(ZERO, **ON, round=1, leaving=(ONE,)), watch("node-3"), hears("node-3", reason=SAVES),
+        (leaves(), hears(ZERO, **ON, round=1, leaving=(ONE,)), watch("node-3"), hears("node-3", says=SAVES),
          wait(31, *NAMES), hears(ZERO, **ON))),
     "the last of many that leave ends the world": (
         plain, {},
@@ -70,10 +74,10 @@ HISTORIES: dict[str, tuple[Callable[[str], Join], dict[str, Any], tuple[Step, ..
     "the time for which a broken world waits is no delay of the nodes": (
         plain, {},
         (leaves(grace=1200.0), leave(TWO, 1), plain(ZERO, after=1, wait=2000.0),
-         plain(TWO, after=1, wait=2000.0), wait(1000, *NAMES), hears(ZERO, reason=SAVES), wait(203, *NAMES),
+         plain(TWO, after=1, wait=2000.0), wait(1000, *NAMES), hears(ZERO, says=SAVES), wait(203, *NAMES),
          forms(ZERO, TWO))),
     "who is asked to leave after its world broke may save too": (
-        plain, {}, (leave(TWO, 1), leaves(), *BOTH_ENTER, hears(ZERO, reason=SAVES))),
+        plain, {}, (leave(TWO, 1), leaves(), *BOTH_ENTER, hears(ZERO, says=SAVES))),
     "but not one that has ended by then": (
         plain, {}, (leave(TWO, 1), plain(ONE, after=1), leaves(), *BOTH_ENTER, hears(ZERO, round=2))),
     "a deletion that is seen late does not keep the next world": (
@@ -84,7 +88,7 @@ HISTORIES: dict[str, tuple[Callable[[str], Join], dict[str, Any], tuple[Step, ..
         (leaves(), leaves(TWO), RUN, cut(watch(ONE)), LATE, cut(watch(TWO)), hears(ZERO, **ANEW))),
     "the next master waits for those of a broken world, too": (
         plain, {},
-        (leaves(), leave(TWO, 1), Played.another_master, *BOTH_ENTER, hears(ZERO, reason=SAVES),
+        (leaves(), leave(TWO, 1), Played.another_master, *BOTH_ENTER, hears(ZERO, says=SAVES),
          cut(watch(ONE)), forms(ZERO, TWO))),
     "and as long as the last one": (
         plain, {},
@@ -104,16 +108,16 @@ HISTORIES: dict[str, tuple[Callable[[str], Join], dict[str, Any], tuple[Step, ..
          (pod(ZERO, Phase.SUCCEEDED), pod(ONE, Phase.SUCCEEDED, leaving=True), pod(TWO, Phase.SUCCEEDED)),
          watch(ONE, "second"), plain(ONE, "second"), forms(ONE), finish(ONE, 2, "second"),
          hears(ONE, "second", order=Order.STOP, failed=False))) for leader in ("", ZERO)},
-    "nobody waits for elastic ones": (join, {}, (leaves(), hears(ZERO, **ANEW, leaving=()))),
-    "nor where no time is asked for": (plain, {}, (leaves(grace=0.0), hears(ZERO, **ANEW, leaving=()))),
+    "nobody waits for elastic ones": (join, {}, (leaves(), hears(ZERO, **ANEW), nobody_leaves)),
+    "nor where no time is asked for": (plain, {}, (leaves(grace=0.0), hears(ZERO, **ANEW), nobody_leaves)),
     "nor beside an elastic one": (
         lambda name: (join if name == ZERO else plain)(name), {},
-        (leaves(), hears(ZERO, **ANEW, leaving=()))),
+        (leaves(), hears(ZERO, **ANEW), nobody_leaves)),
     "nor in a world that has ended": (
-        plain, {}, (cut(watch(TWO)), leaves(), hears(ZERO, **ANEW, leaving=()))),
+        plain, {}, (cut(watch(TWO)), leaves(), hears(ZERO, **ANEW), nobody_leaves)),
     "nor for one that is no member": (
         plain, {},
-        (watch("node-3"), plain("node-3"), leaves("node-3", number=0), hears(ZERO, **ON, leaving=()))),
+        (watch("node-3"), plain("node-3"), leaves("node-3", number=0), hears(ZERO, **ON), nobody_leaves)),
 }  # fmt: skip
 
 

@@ -78,6 +78,13 @@ ON: dict[str, Any] = {"order": Order.TRAIN}
 ANEW: dict[str, Any] = {"order": Order.REGROUP}
 
 
+def is_in(name: str, phase: Phase) -> Step:
+    def look(game: Played) -> None:
+        assert game.job.nodes[name].phase is phase
+
+    return look
+
+
 def ages(*rounds: int) -> Step:
     """The rounds since which the members of the last world have its state, in rank order."""
 
@@ -92,7 +99,7 @@ HISTORIES: dict[str, tuple[int, dict[str, Any], tuple[Step, ...]]] = {
     "a first world waits for nodes that live until last call": (
         0, {"maximum": 3},
         (watch(ZERO), watch(ONE), join(ZERO, wait=60.0), wait(29, ZERO, ONE),
-         hears(ZERO, reason="waiting for node-1"), wait(1.5, ZERO, ONE), forms(ZERO))),
+         hears(ZERO, says="waiting for node-1"), wait(1.5, ZERO, ONE), forms(ZERO))),
     "running pods hold up the first world, pending ones do not": (
         0, {"maximum": 3},
         ((RUNS[0], RUNS[1], pod(TWO, Phase.PENDING)), join(ZERO), forms(), join(ONE), forms(ZERO, ONE))),
@@ -165,7 +172,8 @@ HISTORIES: dict[str, tuple[int, dict[str, Any], tuple[Step, ...]]] = {
     "a pod that is deleted leaves at a boundary": (
         2, {}, (RUNS[:2], (RUNS[0], pod(ONE, leaving=True)),
                 hears(ZERO, **ANEW, lost=(), reason="pod node-1 is being deleted"))),
-    "a pod that vanished is lost": (2, {}, (RUNS[:2], RUNS[:1], hears(ZERO, lost=(ONE,)))),
+    "a pod that vanished is lost": (
+        2, {}, (RUNS[:2], RUNS[:1], hears(ZERO, lost=(ONE,)), is_in(ONE, Phase.DELETED))),
     "an agent that has yet to name its pod is lost with it": (
         0, {"minimum": 2}, (RUNS[:2], join(ONE), RUNS[:1], watch(ZERO), join(ZERO), forms())),
     "unless that had ended before it came": (
