@@ -158,6 +158,15 @@ async def test_a_followed_job_ends_as_it_ends_though_its_logs_may_not_be_read(
     assert f"its logs cannot be shown any more: {why}" in capsys.readouterr().err
 
 
+async def test_lines_go_to_stdout_and_ends_of_nodes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {"elasticjobs": job("Succeeded"), "pods": pod("Succeeded", {"terminated": {"exitCode": 0}})}
+    async with using(found, lambda _: web.Response(body=LOG)) as client:
+        await following.follow_logs(client, "digits", Printing(prefix=True), "")
+    told = capsys.readouterr()
+    assert told.out == "worker-0 | one\nworker-0 | two\n"
+    assert "worker-0: ended" in told.err.splitlines()
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "digits/status"])
 async def test_a_name_that_is_another_address_is_refused(name: str) -> None:
     client = Client("team")

@@ -79,24 +79,35 @@ def is_in(stacks: str, function: str) -> bool:
     return re.search(rf"(in {function}$|^ +{function} \()", stacks, re.MULTILINE) is not None
 
 
-async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(tmp_path: Path, warm: Warm) -> None:
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ("stuck", "it neither computes nor reads in its step for"),
+        ("stopped", "it is stopped (SIGSTOP) for "),
+    ],
+)
+async def test_worker_that_hangs_is_named_and_killed_and_the_others_go_on(
+    tmp_path: Path, warm: Warm, how: str, sentence: str
+) -> None:
     flags = ("--log-dir", str(tmp_path / "logs"))
     async with stalled(tmp_path, warm, *flags) as run:
         hung = run.job.pid(1)
-        (tmp_path / "stuck-1").touch()
+        (tmp_path / f"{how}-1").touch()
+        if how == "stopped":
+            os.kill(hung, signal.SIGSTOP)
         run.job.limit(hang=timedelta(seconds=BOUND))
         await run.job.until(lambda: run.job.said("killing worker 0"))
         run.job.limit(hang=AGES)
-        (tmp_path / "stuck-1").unlink()
+        (tmp_path / f"{how}-1").unlink()
         await run.job.until(lambda: run.job.pid(1) != hung)
         [finding] = run.findings()
         assert finding.startswith("rank 1 on job-worker-1 hangs: no step for ")
-        assert "it neither computes nor reads in its step for" in finding
+        assert sentence in finding
         assert "1 other waits for it; its last step was" in finding
         assert run.job.said("stacks of rank 0")
         kept = (tmp_path / "logs" / "job" / "0" / "stacks.log").read_text()
         assert is_in(kept, "reduce")
-        assert is_in(kept, "stuck")
+        assert is_in(kept, "stuck") is (how == "stuck")
         assert run.job.master.job.nodes["job-worker-1"].failure.endswith(finding)
 
 

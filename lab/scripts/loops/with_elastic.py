@@ -11,7 +11,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import ExponentialLR, LambdaLR, LRScheduler, ReduceLROnPlateau
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, Loader, Part, PerEpoch, node_mesh
 from lab.jobs.training.device import DEVICE
@@ -38,13 +37,20 @@ def classes() -> nn.Sequential:
     return model.to(DEVICE)
 
 
-class Records(Numbered):
-    """Records that are slow to read now and then; those of `plateau` have noise, each time another one."""
+class Noisy(Numbered):
+    """Records; those of `plateau` have noise, each time another one."""
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
+        x, y, number = super().__getitem__(index)
+        return x + 0.1 * torch.randn_like(x) if args.kind == "plateau" else x, y, number
+
+
+class Records(Noisy):
+    """Records that are slow to read now and then."""
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor, int]:
         slow()
-        x, y, number = super().__getitem__(index)
-        return x + 0.1 * torch.randn_like(x) if args.kind == "plateau" else x, y, number
+        return super().__getitem__(index)
 
 
 def images() -> tuple[Tensor, Tensor]:
@@ -63,6 +69,7 @@ def read(part: Part) -> list[tuple[Tensor, Tensor, int]]:
 kind = args.kind
 torch.manual_seed(7)
 model: Any = digits() if kind == "digits" else Counting() if kind in COUNTS else classes()
+torch.manual_seed(os.getpid())  # nothing else may depend on it
 if kind == "divided":
     for layer in (model[0], model[3], model):
         fully_shard(layer, mesh=node_mesh())
@@ -105,7 +112,7 @@ else:
     records = Records(*(images() if kind == "digits" else problem(args.records)))
     readers = 2 if kind == "readers" else args.readers
     data = elastic.loader(records, global_batch=args.batch, workers=readers, **order())
-test = elastic.loader(TensorDataset(*problem(64)), global_batch=16, shuffle=False)
+test = elastic.loader(Noisy(*problem(64)), global_batch=16, shuffle=False)
 
 
 def score(batch: list[Tensor]) -> dict[str, Tensor]:

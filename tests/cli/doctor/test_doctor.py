@@ -12,6 +12,7 @@ import pytest
 from elasticjob.api.crds import manifests
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.cli.commands import doctor
 from elasticjob.cli.doctor import cluster, job, observe
 from elasticjob.cli.doctor.finding import Finding, Grade
 from elasticjob.cli.doctor.job import REMEDIES
@@ -157,6 +158,11 @@ def test_old_troubles_of_a_job_are_not_told() -> None:
     finished = a_job({"phase": "Succeeded"})
     assert [each.grade for each in job.examine(OneJob(a_job(), pods=(old,)), NOW)] == [Grade.WELL]
     assert [each.grade for each in job.examine(OneJob(finished, plans=(PLAN,)), NOW)] == [Grade.WELL]
+
+
+def test_findings_go_to_stdout_with_their_remedies(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor._show((Finding(Grade.WRONG, "it has failed", ("look here",)),))
+    assert capsys.readouterr() == ("✗ it has failed\n    → look here\n", "")
 
 
 def test_each_remedy_is_a_sentence_or_a_command() -> None:

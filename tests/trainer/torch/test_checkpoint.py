@@ -20,7 +20,7 @@ from torch.utils.data import IterableDataset
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.memory import blocks_of
-from elasticjob.trainer.checkpoint.part import Save
+from elasticjob.trainer.checkpoint.part import Damaged, Save
 from elasticjob.trainer.link.channel import FD
 from elasticjob.trainer.torch import checkpoint as module
 from elasticjob.trainer.torch.checkpoint import Checkpoint, ResumableLoader
@@ -146,6 +146,10 @@ def test_an_older_checkpoint_is_loaded_if_the_newest_is_damaged(
     path.write_bytes(path.read_bytes()[:-5])
     assert training(tmp_path)[0].load() == 5
     assert "the checkpoint of step 10" in caplog.text
+    path = next(tmp_path.glob("step-000000005/part*"))
+    path.write_bytes(b"half of it")
+    with pytest.raises(Damaged, match=r"no checkpoint in .* can be read"):  # it does not begin anew
+        training(tmp_path)[0].load()
 
 
 @pytest.mark.parametrize(

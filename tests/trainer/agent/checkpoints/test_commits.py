@@ -166,7 +166,7 @@ async def test_places_have_separate_books(alone: Node, tmp_path: Path) -> None:
     critic = replace(alone, place=tmp_path / "critic")
     alone.saves(5000)
     await alone.finish()
-    critic.hear([structs.replace(each, size=0) for each in critic.copies(1200)])
+    critic.hear([structs.replace(each, persist=False) for each in critic.copies(1200)])
     assert await critic.finish() == ""
     assert critic.steps == [1200]
 
