@@ -17,6 +17,7 @@ from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.views import NODE
 from lab.clusters.plane.controlplane import ControlPlane
+from lab.running import beside
 
 NAMESPACE: Final = "bench"
 AGENT: Final = "bench-user"
@@ -84,13 +85,9 @@ class Seen:
 @asynccontextmanager
 async def followed(client: Client, cache: Cache[Any]) -> AsyncIterator[None]:
     """Keep a cache in step with the server for as long as the block lasts."""
-    watching = asyncio.create_task(Informer(client, cache).run())
-    try:
+    async with beside(Informer(client, cache).run()):
         await cache.wait_synced()
         yield
-    finally:
-        watching.cancel()
-        await asyncio.wait({watching})
 
 
 @asynccontextmanager

@@ -31,6 +31,7 @@ from benchmarks.services.scale import Cost, Stage, runs, serving, stage
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.objects.views import POD, Pod
 from lab.processes import say
+from lab.running import beside
 
 EVICTED: Final = {"status": {"phase": "Failed", "reason": "Evicted", "message": "the machine is full"}}
 """The end of lost pods. Of deleted ones kwok, which deletes by name, takes the successors, too, for ever."""
@@ -147,11 +148,8 @@ async def told(words: Callable[[], str]) -> AsyncIterator[None]:
             await asyncio.sleep(TOLD)
             say(f"    {words()}")
 
-    task = asyncio.create_task(tell())
-    try:
+    async with beside(tell()):
         yield
-    finally:
-        task.cancel()
 
 
 async def main(

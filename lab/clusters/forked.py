@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from elasticjob.devcluster import DevCluster
-from lab.clusters.namespaces import new_namespace
 from lab.jobs.job import staged
-from lab.jobs.site import Site
+from lab.jobs.site import Site, lent
 from lab.jobs.training.forking import command
 
 
@@ -29,7 +27,9 @@ async def stage_in(folder: Path, name: str) -> AsyncIterator[Stage]:
     """Run a devcluster with its files in `folder`; the namespace's name begins with `name`."""
     run, pids = folder / "run", folder / "pids"
     run.mkdir()
-    async with DevCluster(folder, supervisor=command(pids)) as cluster, staged(cluster, folder) as stage:
-        namespace = f"{name}-{secrets.token_hex(4)}"
-        await new_namespace(stage.client, namespace)
-        yield Stage(Site(stage.client, stage.onlooker, namespace), run, pids)
+    async with (
+        DevCluster(folder, supervisor=command(pids)) as cluster,
+        staged(cluster, folder) as stage,
+        lent(stage.client, stage.onlooker, name) as site,
+    ):
+        yield Stage(site, run, pids)

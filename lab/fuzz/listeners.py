@@ -5,7 +5,6 @@ An agent has no such port: it listens to nothing but the store of torch.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from elasticjob.master.state.job import Job, Spec
 from elasticjob.webhooks import WEBHOOKS
 from lab.build.manifests import DECLARED
 from lab.fuzz.requests import Body, Calls
+from lab.running import beside
 from lab.virtual.diserver import Table
 from lab.virtual.master import failure, finish, join, leave, report, watch
 
@@ -89,13 +89,9 @@ async def probes() -> AsyncIterator[Open]:
     registry = CollectorRegistry()
     Metrics(registry)
     server = Probes("127.0.0.1:0", registry, {"cache": lambda: None})
-    running = asyncio.create_task(server.run())
-    await server.wait_started()
-    try:
+    async with beside(server.run()):
+        await server.wait_started()
         yield Open(int(server.url.rpartition(":")[2]))
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
 
 
 class NoObjects:
@@ -172,13 +168,9 @@ async def di_server() -> AsyncIterator[Open]:
         return wrong
 
     server = DIServer(table.service(), CollectorRegistry())
-    running = asyncio.create_task(server.run())
-    await server.wait_started()
-    try:
+    async with beside(server.run()):
+        await server.wait_started()
         yield Open(int(server.url.rpartition(":")[2]), check)
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
 
 
 LISTENERS: Final = (

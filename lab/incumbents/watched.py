@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from elasticjob.kube.cache.informer import Informer
 from elasticjob.kube.cache.store import Change
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
+from lab.running import beside
 
 INDEX_OF_JOB: Final = "batch.kubernetes.io/job-completion-index"
 OVER: Final = ("Succeeded", "Failed")
@@ -77,15 +78,9 @@ Hear = Callable[[Manifest, bool], None]
 """Hears of an object as it is stored now, or was last: and whether it is gone."""
 
 
-@asynccontextmanager
-async def followed(client: Client, hears: Mapping[Kind[Any], Hear]) -> AsyncIterator[None]:
+def followed(client: Client, hears: Mapping[Kind[Any], Hear]) -> AbstractAsyncContextManager[object]:
     """Have all objects of some kinds heard of from now on, while the block lasts."""
-    tasks = [asyncio.create_task(_follow(client, kind, hear)) for kind, hear in hears.items()]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
+    return beside(*(_follow(client, kind, hear) for kind, hear in hears.items()))
 
 
 async def _follow(client: Client, kind: Kind[Any], hear: Hear) -> None:

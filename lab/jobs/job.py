@@ -162,6 +162,12 @@ def trainer(*arguments: object, replicas: int = 1, **more: Any) -> Manifest:
     return role(["elasticjob", "run", str(STEPS), *map(str, arguments)], replicas, **more)
 
 
+def with_servers(ps: Manifest, worker: Manifest, **more: Any) -> Manifest:
+    """Return the spec of a job of these two roles."""
+    roles = {"ps": ps, "worker": worker}
+    return {"distributionStrategy": "ParameterServerStrategy", "replicaSpecs": roles, **more}
+
+
 def held(gate: Path, epochs: int, width: int) -> str:
     """Return the file of examples/digits with a training that cannot end before `gate` is there."""
     text = DIGITS.read_text()

@@ -31,6 +31,7 @@ from lab import programs
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
+from lab.clusters.plane.pretended import machine
 from lab.clusters.plane.queues import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, WORKLOAD
 from lab.processes import Process
 from lab.story import Draws, Job, Length, Scene, Story, Weights
@@ -166,12 +167,6 @@ async def others_leave(client: Client) -> None:
                 if not ours and is_true(each, "Evicted") and is_true(each, "QuotaReserved"):
                     await client.delete(WORKLOAD, each["metadata"]["name"], TEAM)
         await asyncio.sleep(0.5)
-
-
-def machine(name: str) -> Manifest:
-    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    return {"metadata": metadata, "status": {"allocatable": amounts, "capacity": amounts}}
 
 
 def job(name: str, queue: str, replicas: int, least: int) -> Manifest:

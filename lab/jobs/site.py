@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -15,9 +17,11 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
 from elasticjob.kube.operator.operator import Operator
-from lab.clusters.accounts import Place
+from lab.clusters.accounts import Place, shipped_account
+from lab.clusters.namespaces import new_namespace
 from lab.clusters.rights import Noting
 from lab.clusters.webhooks import heeded
+from lab.running import running
 from lab.waiting import PATIENCE, until
 
 T = TypeVar("T")
@@ -151,6 +155,18 @@ class Site:
         return f"pods {pods}, status {jobs}"
 
 
+@asynccontextmanager
+async def lent(client: Client, operator: Operator, test: str) -> AsyncIterator[Site]:
+    """Make a namespace that is named after a test; its jobs are gone afterwards."""
+    words = test.removeprefix("test_").partition("[")[0].replace("_", "-")
+    namespace = await new_namespace(client, f"{words[:40].strip('-')}-{secrets.token_hex(4)}")
+    site = Site(client, operator, namespace)
+    yield site
+    for job in await client.list(ELASTICJOB, namespace):
+        await client.delete(ELASTICJOB, job.metadata.name, namespace)
+    await site.until(lambda: not site.pods())
+
+
 def _asked(holds: Callable[[], T]) -> T | None:
     try:
         return holds()
@@ -167,28 +183,25 @@ class Stage:
         self.client = client
         self.noting = noting
         self.place = place
-        self._running: tuple[Operator, asyncio.Task[None]] | None = None
-
-    @property
-    def operator(self) -> Operator:
-        assert self._running is not None
-        return self._running[0]
+        self._ends = AsyncExitStack()
 
     async def start(self) -> None:
-        operator = compose(
-            self.noting, Settings(probes="127.0.0.1:0", webhook_port=0, webhooks=True), signals=False
-        )
-        task = asyncio.create_task(operator.run(), name="operator under test")
-        self._running = operator, task
-        started = asyncio.create_task(operator.wait_started())
-        await asyncio.wait((started, task), return_when=asyncio.FIRST_COMPLETED)
-        started.cancel()
-        if task.done():
-            task.result()
+        settings = Settings(probes="127.0.0.1:0", webhook_port=0, webhooks=True)
+        operator = compose(self.noting, settings, signals=False)
+        self.operator = await self._ends.enter_async_context(running(operator))
         await heeded(self.client)
 
     async def stop(self) -> None:
-        if self._running:
-            (operator, task), self._running = self._running, None
-            operator.stop()
-            await task
+        await self._ends.aclose()
+
+
+@asynccontextmanager
+async def at_work(place: Place, client: Client) -> AsyncIterator[Stage]:
+    """Run an operator on a cluster that knows our kinds, until the end of the block."""
+    async with Noting(await shipped_account(place, client)) as noting:
+        stage = Stage(client, noting, place)
+        await stage.start()
+        try:
+            yield stage
+        finally:
+            await stage.stop()

@@ -73,6 +73,22 @@ class Processes(ABC):
         return environment_of(name, f"127.0.0.1:{self.port}", self.folder, self.variables(name))
 
 
+@dataclass
+class OverServers(Processes):
+    """A master, servers with "ps" in their names, and workers, all with one command."""
+
+    serve: str = "elasticjob.trainer.store.serve"
+    worker: Sequence[object] = ()
+
+    def command(self, name: str) -> list[str]:
+        """Return the command of the master, a server or a worker."""
+        if name == MASTER:
+            return self.master(4)
+        if "ps" in name:
+            return ["-m", self.serve, str(self.folder / "kept")]
+        return [*map(str, self.worker)]
+
+
 def environment_of(node: str, master: str, folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a node, whose name ends with its index; the job's token is in `folder`."""
     mine = {

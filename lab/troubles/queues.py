@@ -12,8 +12,9 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.views import NODE, POD
 from lab.clusters.plane import queues
 from lab.clusters.plane.controlplane import APISERVER
+from lab.clusters.plane.pretended import machine
 from lab.clusters.plane.queues import LOCAL_QUEUE, WORKLOAD
-from lab.jobs.queued import MACHINES, TEAM, Queued, job, machine
+from lab.jobs.queued import MACHINES, TEAM, Queued, job
 from lab.story import Trouble
 
 

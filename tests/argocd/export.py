@@ -33,10 +33,8 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE as NAMESPACE_KIND
 from lab.build.manifests import DIJOB as DI_MANIFEST
 from lab.build.manifests import changed
-from lab.clusters.accounts import shipped_account
 from lab.clusters.definitions import define
-from lab.clusters.rights import Noting
-from lab.jobs.site import Site, Stage
+from lab.jobs.site import Site, at_work
 from lab.jobs.whole import WAITS, local, role
 from tests.argocd.upstream import CUSTOMIZATIONS
 
@@ -392,16 +390,11 @@ async def export(folder: Path) -> Mapping[Fixture, Manifest]:
         Client(cluster.config()) as client,
     ):
         await define(client)
-        async with Noting(await shipped_account(cluster, client)) as noting:
-            stage = Stage(client, noting, cluster)
-            await stage.start()
-            try:
-                await client.create(NAMESPACE_KIND, {"metadata": {"name": NAMESPACE}})
-                site, recorder = Site(client, stage.operator, NAMESPACE), Recorder()
-                recorder.listen(site)
-                await drive(site, recorder)
-            finally:
-                await stage.stop()
+        async with at_work(cluster, client) as stage:
+            await client.create(NAMESPACE_KIND, {"metadata": {"name": NAMESPACE}})
+            site, recorder = Site(client, stage.operator, NAMESPACE), Recorder()
+            recorder.listen(site)
+            await drive(site, recorder)
     return recorder.found
 
 

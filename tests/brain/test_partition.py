@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -28,6 +28,7 @@ from elasticjob.kube.errors import ApiError, LeadershipLost, Unreachable
 from elasticjob.sizing.algorithm import Algorithm
 from elasticjob.sizing.facts import Event, Facts
 from lab.clusters.served import Served
+from lab.running import beside
 from lab.troubles.switch import Switch
 from lab.waiting import until
 from tests.kit.brain import running_job
@@ -119,13 +120,8 @@ async def replicas(
         ]
         for each in found:
             monkeypatch.setattr(each.store, "keep", each.keep)
-        running = [asyncio.create_task(each.run()) for each in found]
-        try:
+        async with beside(*(each.run() for each in found)):
             yield found
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
 
 
 async def trains(store: Store, uid: str) -> None:
@@ -149,17 +145,14 @@ async def test_two_brains_never_make_two_plans_for_one_decision(
     async with replicas(served, database, settings, monkeypatch) as brains:
         store = brains[0].store
         await until(lambda: known(store, uid), "a Brain knows the job")
-        training = asyncio.create_task(trains(store, uid))
-        for _ in range(PARTITIONS):
-            victim = await leader(brains)
-            victim.last, lost = True, victim.lost
-            await until(lambda victim=victim, lost=lost: is_more(victim.lost, lost), "the lease is lost")  # type: ignore[misc]
-            await leader(brains)
-            victim.heal()
-            await leader(brains)
-        training.cancel()
-        with suppress(asyncio.CancelledError):
-            await training
+        async with beside(trains(store, uid)):
+            for _ in range(PARTITIONS):
+                victim = await leader(brains)
+                victim.last, lost = True, victim.lost
+                await until(lambda victim=victim, lost=lost: is_more(victim.lost, lost), "the lease is lost")  # type: ignore[misc]
+                await leader(brains)
+                victim.heal()
+                await leader(brains)
     async with open_store(database) as store:  # no Brain decides any more
         decisions = await store.decisions_of(uid, 1000)
     plans = {plan.metadata.name: plan for plan in await client.list(SCALEPLAN, namespace)}

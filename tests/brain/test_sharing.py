@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 
 import aiohttp
@@ -16,6 +15,7 @@ from elasticjob.brain.settings import Settings, Source
 from elasticjob.brain.store import NoSuchJob, Store
 from elasticjob.controllers.install import install
 from elasticjob.kube.client.client import Client
+from lab.running import running
 from lab.waiting import until
 from tests.kit.brain import machine, running_job
 
@@ -34,18 +34,16 @@ async def test_the_job_that_gains_by_it_grows(client: Client, namespace: str, st
     )
     async with aiohttp.ClientSession() as session:
         operator = main.compose(client, settings, store, session, signals=False)
-        running = asyncio.create_task(operator.run())
-        for name, uid in uids.items():
-            await until(lambda name=name, uid=uid: sampled(store, uid, SPEEDS[name]), "Brain knows it")  # type: ignore[misc]
         plans: dict[str, ScalePlan] = {}
 
         async def planned() -> bool:
             plans.update({plan.spec.owner_job: plan for plan in await client.list(SCALEPLAN, namespace)})
             return "scales" in plans
 
-        await until(planned, "a job grows")
-        operator.stop()
-        await running
+        async with running(operator):
+            for name, uid in uids.items():
+                await until(lambda name=name, uid=uid: sampled(store, uid, SPEEDS[name]), "Brain knows it")  # type: ignore[misc]
+            await until(planned, "a job grows")
     assert list(plans) == ["scales"]
     spec = plans["scales"].spec
     assert spec.replica_resource_specs["worker"].replicas == 4

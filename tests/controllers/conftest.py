@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client.client import Client
-from lab.clusters.accounts import RULES, shipped_account
+from lab.clusters.accounts import RULES
 from lab.clusters.definitions import define
-from lab.clusters.namespaces import new_namespace
-from lab.clusters.rights import Noting, allows
+from lab.clusters.rights import allows
 from lab.clusters.whole import WholeClusters
-from lab.jobs.site import Site, Stage
+from lab.jobs.site import Site, Stage, at_work, lent
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -25,24 +23,15 @@ async def stage(
     folder: Path = tmp_path_factory.mktemp("cluster")
     async with whole_cluster(folder, rbac=True) as cluster, Client(cluster.config()) as client:
         await define(client)
-        async with Noting(await shipped_account(cluster, client)) as noting:
-            found = Stage(client, noting, cluster)
-            await found.start()
-            try:
-                yield found
-            finally:
-                await found.stop()
-            assert {right for right in noting.used if not allows(RULES, right)} == set()  # of all tests here
+        async with at_work(cluster, client) as found:
+            yield found
+        used = found.noting.used  # by all tests here
+        assert {right for right in used if not allows(RULES, right)} == set()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     """A namespace named after the test; its jobs are gone afterwards."""
-    words = request.node.name.removeprefix("test_").replace("_", "-").split("[")[0]
-    namespace = await new_namespace(stage.client, words[:40].strip("-"))
-    found = Site(stage.client, stage.operator, namespace)
-    yield found
-    found.operator = stage.operator
-    for job in await stage.client.list(ELASTICJOB, namespace):
-        await stage.client.delete(ELASTICJOB, job.metadata.name, namespace)
-    await found.until(lambda: not found.pods())
+    async with lent(stage.client, stage.operator, request.node.name) as found:
+        yield found
+        found.operator = stage.operator

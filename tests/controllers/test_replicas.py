@@ -23,6 +23,7 @@ from elasticjob.kube.objects.views import EVENT, LEASE
 from elasticjob.kube.operator.operator import Operator
 from lab.clusters.accounts import ACCOUNT, KINDS, RIGHTS, SYSTEM, ship_rights
 from lab.clusters.served import Served
+from lab.running import running
 from lab.waiting import PATIENCE
 
 USER = f"system:serviceaccount:{SYSTEM}:{ACCOUNT}"
@@ -34,11 +35,9 @@ async def test_the_shipped_rights_are_enough_to_lead_and_to_say_so(served: Serve
         async with Client(served.config(USER, ("system:serviceaccounts",))) as mine:
             election = Election(Settings().lease, SYSTEM, identity="me")
             operator = Operator(mine, probes=None, signals=False, election=election)
-            running = asyncio.create_task(operator.run())
-            await asyncio.wait_for(operator.wait_leading(), PATIENCE)
-            assert (await client.get(LEASE, "elasticjob-operator", SYSTEM)).spec.holder_identity == "me"
-            operator.stop()
-            await running
+            async with running(operator):
+                await asyncio.wait_for(operator.wait_leading(), PATIENCE)
+                assert (await client.get(LEASE, "elasticjob-operator", SYSTEM)).spec.holder_identity == "me"
     finally:
         for manifest in RIGHTS:
             if manifest["kind"].startswith("Cluster"):

@@ -22,6 +22,7 @@ from elasticjob.kube import Client, Declaration, Kind, Manifest, crd_manifest
 from elasticjob.kube.errors import ApiError, Conflict, Invalid
 from elasticjob.kube.objects.views import CRD, LEASE, ROLE, ROLE_BINDING, SECRET, SERVICE
 from lab.clusters.served import Served
+from lab.processes import Process
 from lab.running import running
 from lab.waiting import PATIENCE, until
 
@@ -193,7 +194,6 @@ async def test_the_program_runs_as_it_stands(
     assert "0.0.0.0:8081" in program.read_text()
     program.write_text(program.read_text().replace("0.0.0.0:8081", "127.0.0.1:0"))
     environment = {**os.environ, "KUBECONFIG": str(served.kubeconfig), "PYTHONPATH": str(Path.cwd())}
-    process = await asyncio.create_subprocess_exec(sys.executable, str(program), env=environment)
 
     async def created() -> bool:
         try:
@@ -205,15 +205,11 @@ async def test_the_program_runs_as_it_stands(
     async def has_service() -> bool:
         return await client.find(SERVICE, "hello", namespace) is not None
 
-    try:
+    async with Process("website", (sys.executable, program), page, environment) as process:
         await until(created, "the program has declared its kind")
         await until(has_service, "the program works")
-        process.send_signal(signal.SIGTERM)
+        process.send(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 async def test_the_finalizer_holds_a_website_until_its_name_is_gone(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.devcluster.node.container.processes import SUPERVISOR
-from lab.clusters.namespaces import new_namespace
 from lab.clusters.whole import WholeClusters
 from lab.jobs.job import Stage, staged
-from lab.jobs.site import Site
+from lab.jobs.site import Site, lent
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -29,11 +26,5 @@ async def stage(
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     """A namespace named after the test; its jobs are gone afterwards."""
-    words = request.node.name.removeprefix("test_").partition("[")[0].replace("_", "-")
-    namespace = f"{words[:40].strip('-')}-{secrets.token_hex(4)}"
-    await new_namespace(stage.client, namespace)
-    found = Site(stage.client, stage.onlooker, namespace)
-    yield found
-    for job in await stage.client.list(ELASTICJOB, namespace):
-        await stage.client.delete(ELASTICJOB, job.metadata.name, namespace)
-    await found.until(lambda: not found.pods())
+    async with lent(stage.client, stage.onlooker, request.node.name) as found:
+        yield found

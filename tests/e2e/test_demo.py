@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from elasticjob.cli.story.acts import STORY
+from lab.processes import Process
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(1800)]
 
@@ -26,25 +26,11 @@ main()
 """
 
 
-async def start(folder: Path, *arguments: str) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
-    """Start a short demo; return where it prints lines."""
+def demo(folder: Path, *arguments: str) -> Process:
+    """Return a short demo."""
     report = ("--report", str(folder / "report.html"))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", DEMO, "demo", "--epochs", "30", *report, *arguments),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
-    )
-    lines = process.stderr if "json" in arguments else process.stdout
-    assert lines is not None
-    return process, lines
-
-
-async def reaches(lines: asyncio.StreamReader, act: str) -> None:
-    """Return once the demo has begun an act, or has ended."""
-    async for line in lines:
-        if f"▶ {act}" in line.decode():
-            return
+    command = (sys.executable, "-c", DEMO, "demo", "--epochs", "30", *report, *arguments)
+    return Process("demo", command, folder, {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)})
 
 
 def left_in(folder: Path) -> list[str]:
@@ -59,11 +45,11 @@ def left_in(folder: Path) -> list[str]:
     return found
 
 
-async def test_demo_tells_the_whole_story_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    process, _ = await start(tmp_path, "--output", "json")
-    printed, errors = await process.communicate()
-    assert process.returncode == 0, errors.decode()
-    result = json.loads(printed)
+def test_demo_tells_the_whole_story_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = demo(tmp_path, "--output", "json")
+    ended = subprocess.run(program.words, env=program.environ, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
     assert [line["act"] for line in result["timeline"]] == [act.title for act in STORY]
     assert result["accuracy"] >= 0.97
     assert "stood still" in result["sentence"]
@@ -77,9 +63,9 @@ async def test_demo_tells_the_whole_story_and_leaves_nothing_behind(tmp_path: Pa
 
 
 async def test_interrupted_demo_exits_with_130_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    process, lines = await start(tmp_path, "--plain")
-    await reaches(lines, STORY[0].title)
-    process.send_signal(signal.SIGINT)
-    await process.communicate()
-    assert process.returncode == 130
+    program = demo(tmp_path, "--plain")
+    program.spawn()
+    program.wait_ready(lambda: f"▶ {STORY[0].title}" in program.output)
+    program.send(signal.SIGINT)
+    assert await program.wait() == 130
     assert left_in(tmp_path) == []

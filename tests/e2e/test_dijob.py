@@ -25,6 +25,7 @@ from lab import programs
 from lab.build.dijobs import Caller
 from lab.jobs.dijob.client import PYTHON, Story, copy_example, example
 from lab.processes import Process
+from lab.running import beside
 from lab.waiting import until
 
 UNSHARE: Final = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
@@ -55,12 +56,9 @@ async def cluster_of(folder: Path) -> AsyncIterator[tuple[Client, str]]:
         async with (
             Client(await config.load(kubeconfig, None)) as client,
             programs.di_server(kubeconfig, folder, port=port) as server,
+            beside(name_pods(client, hosts)),
         ):
-            naming = asyncio.create_task(name_pods(client, hosts))
-            try:
-                yield client, server.url
-            finally:
-                naming.cancel()
+            yield client, server.url
     finally:
         await cluster.down()
 

@@ -9,7 +9,7 @@ import pytest
 
 from elasticjob.api.resources import Cores
 from elasticjob.kube.objects.kinds import Manifest
-from lab.jobs.job import Job, role, submitted
+from lab.jobs.job import Job, role, submitted, with_servers
 from lab.jobs.site import Site
 from lab.jobs.training.servers import COUNTER, Training, serving
 from lab.waiting import until
@@ -23,13 +23,10 @@ def spec(folder: Path) -> Manifest:
     """Return a job of two servers and two workers."""
     worker = ["python3", str(COUNTER), str(RECORDS), str(folder)]
     limits = {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}
-    return {
-        "distributionStrategy": "ParameterServerStrategy",
-        "replicaSpecs": {
-            "ps": role(serving(folder), 2, minReplicas=1, maxReplicas=6, resources=limits),
-            "worker": role(worker, 2, minReplicas=1, maxReplicas=4, autoScale=False),
-        },
-    }
+    return with_servers(
+        role(serving(folder), 2, minReplicas=1, maxReplicas=6, resources=limits),
+        role(worker, 2, minReplicas=1, maxReplicas=4, autoScale=False),
+    )
 
 
 def memory(job: Job, pod: str) -> str:

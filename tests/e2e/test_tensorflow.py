@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elasticjob.kube.objects.kinds import Manifest
-from lab.jobs.job import role, submitted
+from lab.jobs.job import role, submitted, with_servers
 from lab.jobs.site import Site
 from lab.jobs.training.forking import command
 from lab.jobs.training.over_servers import SERVE, counts, kept, play
@@ -68,11 +68,5 @@ async def test_a_step_that_fails_by_itself_fails_the_job(site: Site, tmp_path: P
 
 def over_servers(servers: int, command: list[str], folder: Path) -> Manifest:
     """Return a job of some servers and one worker, which is not started again."""
-    return {
-        "distributionStrategy": "ParameterServerStrategy",
-        "optimizeMode": "manual",
-        "replicaSpecs": {
-            "ps": role([*SERVE, str(folder / "kept")], servers),
-            "worker": role(command, 1, restartCount=0),
-        },
-    }
+    serve = [*SERVE, str(folder / "kept")]
+    return with_servers(role(serve, servers), role(command, 1, restartCount=0), optimizeMode="manual")

@@ -15,6 +15,7 @@ import aiohttp
 
 from lab.processes import Process
 from lab.programs.postgres import lacking
+from lab.running import beside
 from lab.waiting import PATIENCE, until
 
 QUIET: Final = (
@@ -111,13 +112,10 @@ async def browsing(folder: Path) -> AsyncIterator[Tab]:
             url = await _tab_of(profile / "DevToolsActivePort", session)
             async with session.ws_connect(url, max_msg_size=1 << 26) as socket:
                 tab = Tab(socket)
-                listening = asyncio.create_task(tab.listen())
-                for domain in ("Page", "Runtime", "Log"):
-                    await tab.call(f"{domain}.enable")
-                yield tab
-                listening.cancel()
-                with suppress(asyncio.CancelledError):
-                    await listening
+                async with beside(tab.listen()):
+                    for domain in ("Page", "Runtime", "Log"):
+                        await tab.call(f"{domain}.enable")
+                    yield tab
     finally:
         process.stop(0.0)
 

@@ -19,6 +19,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.credentials import Config, Static
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
+from lab.running import beside
 from lab.virtual.server import Server
 from lab.waiting import until
 from tests.kit.devcluster.api import client, definition
@@ -85,12 +86,9 @@ async def sides() -> AsyncIterator[tuple[Side, Side]]:
         config = Config(real.url, ssl.create_default_context(cadata=real.ca_pem), Static("Bearer secret"))
         async with Client(config) as connected:
             made = Side(cast(Client, Server())), Side(connected)
-            running = [asyncio.create_task(Informer(each.client, each.cache).run()) for each in made]
-            await asyncio.gather(*(each.cache.wait_synced() for each in made))
-            yield made
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
+            async with beside(*(Informer(each.client, each.cache).run() for each in made)):
+                await asyncio.gather(*(each.cache.wait_synced() for each in made))
+                yield made
 
 
 def request(chance: Random, number: int) -> tuple[str, str, Manifest, dict[str, Any]]:

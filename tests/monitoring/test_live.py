@@ -40,6 +40,7 @@ from lab.jobs.job import TRAINS, Job, Stage, role, staged, trainer
 from lab.jobs.site import Site
 from lab.jobs.whole import local
 from lab.processes import Process
+from lab.running import beside
 from lab.waiting import until
 from tests.kit.monitoring.rig import Rig, monitoring, rules
 
@@ -257,12 +258,11 @@ async def an_operator_without_api_server(scene: Scene) -> AsyncIterator[None]:
 
     ports, scene.stage.line.ports = scene.stage.line.ports, [free_port()]
     scene.stage.line.cut()
-    asking = asyncio.create_task(ask())
-    try:
-        yield
-    finally:
-        scene.stage.line.ports = ports
-        asking.cancel()
+    async with beside(ask()):
+        try:
+            yield
+        finally:
+            scene.stage.line.ports = ports
 
 
 @asynccontextmanager

@@ -11,11 +11,10 @@ from typing import Final
 
 import pytest
 
-from elasticjob import __version__
 from lab.clusters.installed.helm import program
 from lab.clusters.installed.installation import READY, SYSTEM, Installation
 from lab.clusters.installed.kubectl import CommandFailed
-from lab.clusters.installed.stage import furniture, role, volume_of
+from lab.clusters.installed.stage import VOLUME, furniture, role, volume_of
 from lab.clusters.node.node import Node
 from lab.jobs.history import PACED, History, tell
 from lab.jobs.job import STEPS
@@ -26,8 +25,6 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 
 BRAIN: Final = "deployment/elasticjob-brain"
 TOKEN: Final = "what people read with"
-TRAINER: Final = f"elasticjob/trainer:{__version__}"
-FOLDER: Final = "/checkpoints"
 QUICK: Final = ("ELASTICJOB_BRAIN_EVERY=0.3", "ELASTICJOB_BRAIN_PACE=0.02")
 
 
@@ -81,8 +78,8 @@ async def test_a_job_is_sized_by_the_history_of_an_earlier_one(
         await site.until(lambda: (now := site.job("first").status.training) and now.world_size == 2)
         await node.kubectl("-n", SYSTEM, "rollout", "status", BRAIN, READY)
 
-    train = ["elasticjob", "run", f"/code/{STEPS.name}", *PACED, f"{FOLDER}/gate"]
-    worker, headers = role(TRAINER, train, FOLDER, {}), {"Authorization": f"Bearer {TOKEN}"}
+    train = ["elasticjob", "run", f"/code/{STEPS.name}", *PACED, f"{VOLUME}/gate"]
+    worker, headers = role(train), {"Authorization": f"Bearer {TOKEN}"}
     await node.kubectl.apply(*furniture(site.namespace, STEPS))
     place = History(
         site, f"http://{brain}:8090", worker, volume / "gate", lose_brain, cpu="1", headers=headers

@@ -11,13 +11,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from elasticjob import __version__
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from lab.build.dijobs import Caller
 from lab.clusters.installed.helm import program
 from lab.clusters.installed.installation import READY, SYSTEM, Installation
-from lab.clusters.installed.stage import RESTRICTED, UNPRIVILEGED, furniture
+from lab.clusters.installed.stage import RESTRICTED, TRAINER, UNPRIVILEGED, furniture
 from lab.clusters.node.node import Node
 from lab.jobs.dijob.client import PYTHON, Story, copy_example, example
 
@@ -53,7 +52,7 @@ def of_the_trainer_image(volume: Path) -> Manifest:
     def change(role: str, pod: Manifest, container: Manifest) -> None:
         pod["securityContext"] = RESTRICTED
         container |= {
-            "image": f"elasticjob/trainer:{__version__}",
+            "image": TRAINER,
             "command": ["python3", "-W", "ignore", f"/shared/{held}", role],
             "workingDir": "/shared/work",
             "securityContext": UNPRIVILEGED,

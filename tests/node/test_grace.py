@@ -13,13 +13,12 @@ from typing import Any, Final
 
 import pytest
 
-from elasticjob import __version__
 from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.cli.story.watched import INDEX, NAME, ROLE
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from lab.clusters.installed.installation import READY, Installation
-from lab.clusters.installed.stage import furniture, role
+from lab.clusters.installed.stage import VOLUME, furniture, role
 from lab.clusters.node.node import Node
 from lab.clusters.plane import queues
 from lab.clusters.plane.kueue import Kueue, why_missing
@@ -31,9 +30,7 @@ pytestmark = [pytest.mark.grace, pytest.mark.timeout(3600)]
 SAVE: Final = 28
 GRACE: Final = 60
 SHORT: Final = 10
-FOLDER: Final = "/checkpoints"
-TRAINER: Final = f"elasticjob/trainer:{__version__}"
-SIZES: Final = {"replicas": 2, "minReplicas": 1, "maxReplicas": 2, "restartCount": 9}
+SIZES: Final[Manifest] = {"replicas": 2, "minReplicas": 1, "maxReplicas": 2, "restartCount": 9}
 OTHER: Final = "graceful-worker-1"
 JOB: Final = "elasticjob/graceful"
 MERGE: Final = ("patch", JOB, "--type=merge", "-p")
@@ -75,9 +72,8 @@ class Play:
 
 async def played(node: Installation, site: Site, folder: Path, grace: int, **labels: str) -> Play:
     """Apply a job of two workers, which become one where that is asked for; it is in a queue by a label."""
-    command = ["elasticjob", "run", f"/code/{SCRIPT.name}", FOLDER, "--save", str(SAVE)]
-    resources = {"requests": {"cpu": "100m"}}
-    worker = role(TRAINER, command, FOLDER, resources, **SIZES)
+    command = ["elasticjob", "run", f"/code/{SCRIPT.name}", VOLUME, "--save", str(SAVE)]
+    worker = role(command, resources={"requests": {"cpu": "100m"}}, **SIZES)
     worker["template"]["spec"]["terminationGracePeriodSeconds"] = grace
     await node.kubectl.apply(*furniture(site.namespace, SCRIPT))
     spec = {"replicaSpecs": {"worker": worker}, "suspend": bool(labels)}

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from elasticjob import __version__
 from elasticjob.api.resources import Bytes
 from elasticjob.api.rpc.environment import MASTER_PORT
 from elasticjob.api.sizes.role import Role
@@ -23,7 +22,7 @@ from elasticjob.sizing.rules.memory import propose
 from lab.build.sizing import NOW, asked
 from lab.clusters.installed.installation import Installation
 from lab.clusters.installed.kubectl import CommandFailed
-from lab.clusters.installed.stage import restricted
+from lab.clusters.installed.stage import TRAINER, restricted
 from lab.clusters.installed.timeline import Row
 from lab.jobs.job import Job, submitted
 from lab.jobs.site import Site
@@ -314,7 +313,7 @@ def cgroup_v1() -> bool:
 def hungry(meal: Meal, **policy: Any) -> Manifest:
     """Return a job of one pod that needs more memory than it has."""
     container: Manifest = {
-        "image": f"elasticjob/trainer:{__version__}",
+        "image": TRAINER,
         "command": list(meal.command),
         "resources": {"limits": {"memory": meal.limit}},
     }

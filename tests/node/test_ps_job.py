@@ -12,13 +12,11 @@ from typing import Final
 
 import pytest
 
-from elasticjob import __version__
-from elasticjob.api.roles import PS
 from elasticjob.kube.objects.kinds import Manifest
 from lab.clusters.installed.installation import Installation
-from lab.clusters.installed.stage import furniture, role
+from lab.clusters.installed.stage import VOLUME, furniture, role
 from lab.clusters.installed.timeline import Row
-from lab.jobs.job import Job, submitted
+from lab.jobs.job import Job, submitted, with_servers
 from lab.jobs.site import Site
 from lab.jobs.training.servers import COUNTER, Training, serving
 from lab.processes import run
@@ -29,9 +27,6 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(1800)]
 RECORDS: Final = 8_000
 PACE: Final = 0.05
 """Seconds of a batch of five records, of each worker."""
-TRAINER: Final = f"elasticjob/trainer:{__version__}"
-SHARED: Final = Path("/checkpoints")
-"""The volume's folder in containers."""
 
 
 @dataclass
@@ -105,14 +100,9 @@ async def test_a_job_with_servers_lives_through_every_change(
 
 def spec() -> Manifest:
     """Return a job of three servers and two workers."""
-    count = ["python3", f"/code/{COUNTER.name}", str(RECORDS), str(SHARED), str(PACE)]
+    count = ["python3", f"/code/{COUNTER.name}", str(RECORDS), VOLUME, str(PACE)]
     limits = {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}
-    return {
-        "distributionStrategy": "ParameterServerStrategy",
-        "replicaSpecs": {
-            PS: role(TRAINER, serving(SHARED), str(SHARED), limits, replicas=3, minReplicas=1, maxReplicas=6),
-            "worker": role(
-                TRAINER, count, str(SHARED), {}, replicas=2, minReplicas=1, maxReplicas=4, autoScale=False
-            ),
-        },
-    }
+    return with_servers(
+        role(serving(Path(VOLUME)), resources=limits, replicas=3, minReplicas=1, maxReplicas=6),
+        role(count, replicas=2, minReplicas=1, maxReplicas=4, autoScale=False),
+    )

@@ -12,8 +12,8 @@ from elasticjob.kube.objects.kinds import Manifest
 from lab.clusters.images import images
 from lab.clusters.images.images import Product
 from lab.clusters.installed.installation import Installation
-from lab.clusters.installed.stage import furniture, role
-from lab.jobs.job import submitted
+from lab.clusters.installed.stage import VOLUME, furniture, role
+from lab.jobs.job import submitted, with_servers
 from lab.jobs.site import Site
 from lab.jobs.training.over_servers import SCRIPT, SERVE, counts, kept
 from lab.truths.steps import Steps
@@ -25,7 +25,6 @@ NAME: Final = "tensorflow"
 IMAGE: Final = Product(("tensorflow",), ("run", "--help"), 3500, about="TensorFlow and the training library")
 RECORDS, USERS = 300_000, 20_000
 FRAMEWORK: Final = f"elasticjob/{NAME}:{__version__}"
-FOLDER: Final = "/checkpoints"
 
 
 async def test_servers_come_and_are_killed_and_each_record_counts(
@@ -59,13 +58,10 @@ async def test_servers_come_and_are_killed_and_each_record_counts(
 
 def spec() -> Manifest:
     """Return a job of three servers and two workers."""
-    train = ["python3", f"/code/{SCRIPT.name}", FOLDER, str(RECORDS), str(USERS)]
-    serve = ["python3", *SERVE[1:], f"{FOLDER}/kept"]
-    return {
-        "distributionStrategy": "ParameterServerStrategy",
-        "optimizeMode": "manual",
-        "replicaSpecs": {
-            "ps": role(FRAMEWORK, serve, FOLDER, {}, replicas=3, minReplicas=1, maxReplicas=6),
-            "worker": role(FRAMEWORK, train, FOLDER, {}, replicas=2, minReplicas=1, maxReplicas=4),
-        },
-    }
+    train = ["python3", f"/code/{SCRIPT.name}", VOLUME, str(RECORDS), str(USERS)]
+    serve = ["python3", *SERVE[1:], f"{VOLUME}/kept"]
+    return with_servers(
+        role(serve, image=FRAMEWORK, replicas=3, minReplicas=1, maxReplicas=6),
+        role(train, image=FRAMEWORK, replicas=2, minReplicas=1, maxReplicas=4),
+        optimizeMode="manual",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ import aiohttp
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.story.example import Example
 from elasticjob.kube.client.credentials import Config
+from lab.running import beside
 
 EVERY: Final = 0.1
 """Seconds between two questions."""
@@ -31,14 +32,8 @@ class Asked:
 async def asking(config: Config, example: Example) -> AsyncIterator[Asked]:
     """Create a job with dryRun, which changes nothing but passes the webhooks, for as long as this lasts."""
     asked = Asked()
-    async with aiohttp.ClientSession() as session:
-        task = asyncio.create_task(_ask(session, config, example, asked))
-        try:
-            yield asked
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    async with aiohttp.ClientSession() as session, beside(_ask(session, config, example, asked)):
+        yield asked
 
 
 async def _ask(session: aiohttp.ClientSession, config: Config, example: Example, asked: Asked) -> None:

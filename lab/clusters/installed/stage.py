@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from elasticjob import __version__
 from elasticjob.cli.demo.run import following
 from elasticjob.cli.story.example import ENDLESS, Example
 from elasticjob.cli.story.seen import Seen
@@ -32,6 +33,8 @@ os.kill(worker.pid, signal.SIGKILL)
 print(worker.pid)
 """
 """Run in a container, where nothing but the container's own processes can be seen."""
+TRAINER: Final = f"elasticjob/trainer:{__version__}"
+VOLUME: Final = "/checkpoints"
 RESTRICTED: Final[Manifest] = {
     "runAsNonRoot": True,
     "runAsUser": 65532,
@@ -48,16 +51,18 @@ def restricted(main: Manifest, *volumes: Manifest) -> Manifest:
     return {"containers": containers, "securityContext": RESTRICTED, "volumes": [*volumes]}
 
 
-def role(image: str, command: list[str], folder: str, resources: Manifest, **more: Any) -> Manifest:
-    """Return a role whose pods see the ConfigMap `code` in /code, and the volume of the namespace."""
+def role(
+    command: list[str], *, image: str = TRAINER, resources: Manifest | None = None, **more: Any
+) -> Manifest:
+    """Return a role whose pods see the ConfigMap `code` in /code, and the namespace's volume in VOLUME."""
     main = {
         "image": image,
         "command": command,
         "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
-        "resources": resources,
+        "resources": resources or {},
         "volumeMounts": [
             {"name": "code", "mountPath": "/code"},
-            {"name": "checkpoints", "mountPath": folder},
+            {"name": "checkpoints", "mountPath": VOLUME},
         ],
     }
     volumes: tuple[Manifest, ...] = (

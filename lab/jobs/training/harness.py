@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -140,6 +141,15 @@ class Scenario(Agents):
             await asyncio.shield(self.readers[self.agents.index(agent)])
             return await agent.process.wait()
 
+    async def strike(self, place: str = "") -> None:
+        """SIGKILL the worker that stands at a place, or at any, once one does: see `lab/scripts/told.py`."""
+
+        def stands() -> int:
+            told = self.records("stands")
+            return next((each["pid"] for each in told if place in ("", each["stands"])), 0)
+
+        os.kill(await self.until(stands), signal.SIGKILL)
+
     def said(self, words: str) -> list[str]:
         """Return the lines with these words."""
         return [line.text for line in self.lines if words in line.text]
@@ -148,9 +158,13 @@ class Scenario(Agents):
         """Return the process of a rank's last counted step."""
         return int(next(step["pid"] for step in reversed(self.steps()) if step["rank"] == rank))
 
+    def records(self, name: str, node: str = "") -> list[dict[str, Any]]:
+        """Return what workers, all or those of a node, printed under a name, the oldest first."""
+        return [line.record for line in self.lines if name in line.record and node in ("", line.node)]
+
     def steps(self, node: str = "") -> list[dict[str, Any]]:
         """Return the counted steps in the order in which they were printed."""
-        return [line.record for line in self.lines if "step" in line.record and node in ("", line.node)]
+        return self.records("step", node)
 
     def recorded(self) -> list[dict[str, Any]]:
         """Return all that workers wrote, by process; no killed agent takes any along."""
@@ -176,7 +190,7 @@ class Scenario(Agents):
 
     def results(self) -> list[dict[str, Any]]:
         """Return the results that workers printed at the end."""
-        return [line.record for line in self.lines if "parameters" in line.record]
+        return self.records("parameters")
 
     async def hear(self, agent: Agent, text: str) -> None:
         """Note a line, and the process that printed it."""

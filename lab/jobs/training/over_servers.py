@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from elasticjob.kube.objects.kinds import Manifest
-from lab.jobs.job import Job, role
+from lab.jobs.job import Job, role, with_servers
 from lab.jobs.site import Site
 from lab.jobs.training.forking import process_of
 from lab.paths import SCRIPTS
@@ -65,14 +65,11 @@ async def play(site: Site, folder: Path, pids: Path, *, records: int, users: int
 def spec(folder: Path, records: int, users: int) -> Manifest:
     """Return a job of three servers and two workers that share a folder of this machine."""
     train = ["python", str(SCRIPT), str(folder), str(records), str(users)]
-    return {
-        "distributionStrategy": "ParameterServerStrategy",
-        "optimizeMode": "manual",
-        "replicaSpecs": {
-            "ps": role([*SERVE, str(folder / "kept")], 3, minReplicas=1, maxReplicas=6),
-            "worker": role(train, 2, minReplicas=1, maxReplicas=6),
-        },
-    }
+    return with_servers(
+        role([*SERVE, str(folder / "kept")], 3, minReplicas=1, maxReplicas=6),
+        role(train, 2, minReplicas=1, maxReplicas=6),
+        optimizeMode="manual",
+    )
 
 
 def counts(folder: Path) -> list[int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import pytest
@@ -15,8 +13,10 @@ from elasticjob.controllers.settings import Settings
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE
+from elasticjob.kube.operator.operator import Operator
 from lab.clusters.plane import queues
 from lab.clusters.plane.kueue import why_missing
+from lab.running import running
 from lab.waiting import until
 
 TEAM: Final = "team"
@@ -57,14 +57,7 @@ async def is_admitted(client: Client, name: str) -> None:
     await until(seen, f"Workload {name} is admitted")
 
 
-@asynccontextmanager
-async def operator(client: Client) -> AsyncIterator[None]:
+def operator(client: Client) -> AbstractAsyncContextManager[Operator]:
     """The operator in this process."""
-    found = compose(client, Settings.model_validate({"probes": "", "webhooks": False}), signals=False)
-    running = asyncio.create_task(found.run())
-    await found.wait_started()
-    try:
-        yield
-    finally:
-        found.stop()
-        await running
+    settings = Settings.model_validate({"probes": "", "webhooks": False})
+    return running(compose(client, settings, signals=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -24,6 +23,7 @@ from elasticjob.kube.testing import ApiRequest, FaultProxy, asking
 from lab.clusters.namespaces import ROOT_CA
 from lab.clusters.plane.controlplane import APISERVER
 from lab.clusters.served import DevServed, RealServed, Served
+from lab.running import beside
 
 AT_ONCE = Backoff(0.0, 0.0)
 PAUSE = IDLE_INITIAL - 1
@@ -71,12 +71,8 @@ async def following(
     informer = Informer(client, cache, clock=clock, backoff=backoff, chance=Steady())
     found = Following(cache, informer, clock, [])
     cache.subscribe(found.changes.append)
-    task = asyncio.create_task(informer.run())
-    try:
+    async with beside(informer.run()):
         yield found
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 @asynccontextmanager

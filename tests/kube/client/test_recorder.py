@@ -15,6 +15,7 @@ from elasticjob.kube.errors import ConfigError
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, ConfigMap, Node, ObjectMeta, ObjectReference
 from lab.build.objects import Manifest, status
+from lab.running import beside
 from tests.kit.kube.stub import Stub, answer, stream, until
 
 CREATED = answer(201, {"kind": "Event", "metadata": {"name": "e"}})
@@ -33,12 +34,8 @@ async def recording(
     clock, metrics = VirtualClock(), Metrics(CollectorRegistry())
     async with stub.client(clock) as client:
         recorder = Recorder(client, "tester", metrics=metrics, suffix=lambda: "x")
-        task = asyncio.create_task(recorder.run() if running else asyncio.sleep(0))
-        try:
+        async with beside(recorder.run() if running else asyncio.sleep(0)):
             yield recorder, clock, metrics
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
 
 
 def fate(metrics: Metrics, name: str) -> float:

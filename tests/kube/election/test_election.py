@@ -29,6 +29,7 @@ from elasticjob.kube.operator.rungroup import Group
 from elasticjob.kube.testing import Delay, FaultProxy, Lose, asking
 from lab.build.objects import status
 from lab.clusters.served import Served
+from lab.running import beside
 from lab.waiting import PATIENCE
 from tests.kit.kube.stub import Stub, answer, hang, until
 
@@ -312,12 +313,8 @@ async def keeping(stub: Stub) -> AsyncIterator[tuple[Keeper, Fence, VirtualClock
         metrics = Metrics(CollectorRegistry())
         key, me = Key("ns", LEASE_NAME), Candidate("me")
         keeper = Keeper(client, key, me, fence, clock=clock, metrics=metrics, chance=lambda: 0.0)
-        task = asyncio.create_task(keeper.run())
-        try:
+        async with beside(keeper.run()) as (task,):
             yield keeper, fence, clock, task
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
 
 
 def stored(version: int) -> Callable[[web.Request], Any]:

@@ -31,7 +31,7 @@ from elasticjob.kube.webhook.server import Policy, Problem, Review, Webhook, Web
 from lab import waiting
 from lab.clusters.served import Served
 from lab.processes import Process
-from lab.running import running
+from lab.running import beside, running
 from lab.troubles.switch import Switch
 from lab.waiting import PATIENCE, PAUSE
 from tests.kit.kube.stub import until
@@ -58,14 +58,8 @@ async def serving(
 ) -> AsyncIterator[WebhookServer]:
     """A webhook server that the API server is being told of."""
     server = WebhookServer("127.0.0.1", 0, [webhook], client=client, name=name, policy=policy, **options)
-    task = asyncio.create_task(server.run())
-    try:
+    async with beside(server.run()):
         yield server
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        if not task.cancelled() and (error := task.exception()):
-            raise error
 
 
 def probed(review: Review[ConfigMap]) -> Sequence[Problem]:

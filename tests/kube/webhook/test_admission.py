@@ -48,6 +48,7 @@ from elasticjob.kube.webhook.room import Full, InFlight
 from elasticjob.kube.webhook.server import Policy, ServiceRef, Terms, WebhookServer
 from lab import waiting
 from lab.build.objects import manifest
+from lab.running import beside
 from lab.virtual.server import Server
 from tests.kit.kube.stub import until
 from tests.kit.kube.tls import shown, trusting
@@ -240,12 +241,8 @@ async def serving(
 ) -> AsyncIterator[WebhookServer]:
     client = cast(Client, cluster)
     server = WebhookServer("127.0.0.1", 0, webhooks, client=client, name="webhooks", **options)
-    task = asyncio.create_task(server.run())
-    try:
+    async with beside(server.run()):
         yield server
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
     assert server.ready() == "the webhook server has stopped"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from elasticjob.cli.laptop.ports import free_port
 from lab.paths import LOOPS
 from lab.processes import Process
-from lab.programs.training import MASTER, Processes, environment
+from lab.programs.training import MASTER, OverServers, environment
 from lab.truths.records import Line, read
 
 LIMIT: Final = 150.0
@@ -130,23 +130,6 @@ def alone(script: str, folder: Path, arguments: Sequence[str]) -> Run:
     return run
 
 
-@dataclass
-class OverServers(Processes):
-    """A master, servers and workers."""
-
-    script: str = ""
-    serve: str = ""
-    arguments: Sequence[str] = ()
-
-    def command(self, name: str) -> list[str]:
-        """Return the command of the master, a server or a worker."""
-        if name == MASTER:
-            return self.master(4)
-        if "ps" in name:
-            return ["-m", self.serve, str(self.folder / "kept")]
-        return [str(LOOPS / self.script), str(self.folder), *self.arguments]
-
-
 def with_servers(
     script: str,
     serve: str,
@@ -166,7 +149,8 @@ def with_servers(
     (folder / "kept").mkdir(exist_ok=True)
     (folder / "state.json").unlink(missing_ok=True)
     (folder / "token").write_text("secret")
-    job = OverServers(folder, free_port(), script=script, serve=serve, arguments=arguments)
+    worker = (LOOPS / script, folder, *arguments)
+    job = OverServers(folder, free_port(), serve=serve, worker=worker)
     run.codes = asyncio.run(_trained(job, run, watch, goes_on=goes_on, away=away))
     run.seconds = time.monotonic() - began
     return run

@@ -2,63 +2,64 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-import subprocess
-import sys
-from contextlib import ExitStack
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from elasticjob.trainer.shards import Dataset
+from elasticjob.cli.laptop.ports import free_port
 from elasticjob.trainer.store import read
-from lab.jobs.training.consumers import consuming
 from lab.paths import EXAMPLES, SCRIPTS
-from lab.programs.training import environment_of
-from lab.waiting import PATIENCE, wait_until
+from lab.programs.training import MASTER, OverServers
+from lab.waiting import PATIENCE, until
 
 COUNTER = SCRIPTS / "e2e" / "seen.py"
-SERVE = ("-m", "elasticjob.trainer.store.serve")
+SERVERS = ("ps-0", "ps-1")
 
 
-class Processes(ExitStack):
-    """The processes of a job, as users start them; all that they print is in `output`."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.folder, self.output = folder, folder / "output"
-
-    def start(self, node: str, *command: str) -> subprocess.Popen[bytes]:
-        """Start a pod's process, which is killed at the end at the latest."""
-        environment = environment_of(node, (self.folder / "address").read_text(), self.folder, {})
-        with self.output.open("ab") as file:
-            process = subprocess.Popen(
-                (sys.executable, *command), env=environment, stdout=file, stderr=subprocess.STDOUT
-            )
-        self.callback(process.wait)
-        self.callback(process.kill)
-        return process
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[OverServers]:
+    """A job as users start it, whose workers are still to come."""
+    (tmp_path / "token").write_text("secret")
+    found = OverServers(tmp_path, free_port())
+    for name in (MASTER, *SERVERS):
+        found.start(name)
+    yield found
+    found.end()
 
 
-def test_processes_end_with_the_codes_that_users_expect(tmp_path: Path) -> None:
+async def ends(job: OverServers, name: str, within: float = PATIENCE) -> int:
+    """Return the exit code of a process, once it has ended."""
+    async with asyncio.timeout(within):
+        return await job.running[name].wait()
+
+
+def output(job: OverServers) -> str:
+    """Return all that servers and workers have printed."""
+    return "".join(file.read_text() for file in job.folder.glob("*-?.log"))
+
+
+async def test_processes_end_with_the_codes_that_users_expect(job: OverServers) -> None:
     """A worker with 0 after its last line, whose error has a code of its own; servers by SIGTERM."""
-    (tmp_path / "gate").touch()
-    broken = tmp_path / "broken.py"
+    folder = job.folder
+    (folder / "gate").touch()
+    broken = folder / "broken.py"
     broken.write_text(COUNTER.read_text().replace("batch.push(", "raise RuntimeError('my own')  # "))
-    with consuming(tmp_path, Dataset(name="none", size=1), []), Processes(tmp_path) as job:
-        servers = [job.start(f"ps-{index}", *SERVE, str(tmp_path / "kept")) for index in range(2)]
-        failing = job.start("worker-1", str(broken), "100", str(tmp_path))
-        assert failing.wait(PATIENCE) == 1
-        assert "RuntimeError: my own" in job.output.read_text()
-        worker = job.start("worker-0", str(COUNTER), "100", str(tmp_path))
-        assert worker.wait(PATIENCE) == 0, job.output.read_text()
-        for each in servers:
-            each.terminate()
-        assert [each.wait(PATIENCE) for each in servers] == [143, 143]
-    assert json.loads((tmp_path / "counts").read_text()) == [1.0] * 100
-    assert job.output.read_text().count("Traceback") == 1, job.output.read_text()
-    assert len(read(tmp_path / "kept", "seen")[0]) == 100
+    for name, script, code in (("worker-1", broken, 1), ("worker-0", COUNTER, 0)):
+        job.worker = (script, 100, folder)
+        job.start(name)
+        assert await ends(job, name) == code, output(job)
+        assert "RuntimeError: my own" in output(job)
+    for name in SERVERS:
+        job.running[name].send(signal.SIGTERM)
+    assert [await ends(job, name) for name in SERVERS] == [143, 143]
+    assert json.loads((folder / "counts").read_text()) == [1.0] * 100
+    assert output(job).count("Traceback") == 1, output(job)
+    assert len(read(folder / "kept", "seen")[0]) == 100
 
 
 @pytest.mark.story
@@ -66,24 +67,18 @@ def test_processes_end_with_the_codes_that_users_expect(tmp_path: Path) -> None:
     ("script", "arguments", "at_most"),
     [("parameters", ("--epochs=4",), 0.6), ("keras", ("--records=60000", "--epochs=4"), 0.6)],
 )
-def test_example_learns(tmp_path: Path, script: str, arguments: tuple[str, ...], at_most: float) -> None:
-    with consuming(tmp_path, Dataset(name="none", size=1), []), Processes(tmp_path) as job:
-        start = job.start
-
-        def learning(node: str) -> subprocess.Popen[bytes]:
-            return start(node, str(EXAMPLES / script / "train.py"), *arguments, "--save-every=1000")
-
-        kept, output = tmp_path / "kept", job.output
-        servers = [start(f"ps-{index}", *SERVE, str(kept)) for index in range(2)]
-        first, second = learning("worker-0"), learning("worker-1")
-        wait_until(lambda: "batch 50" in output.read_text())
-        servers[0].kill()
-        second.kill()
-        start("ps-0", *SERVE, str(kept))
-        last = learning("worker-1")
-        assert (first.wait(2 * PATIENCE), last.wait(PATIENCE)) == (0, 0)
-        said = output.read_text()
-    losses = [float(loss) for loss in re.findall(r"batch \d+: loss ([\d.]+)", said)]
-    assert min(losses) < at_most, said
-    ids, _ = read(kept, "users")
+async def test_example_learns(
+    job: OverServers, script: str, arguments: tuple[str, ...], at_most: float
+) -> None:
+    job.worker = (EXAMPLES / script / "train.py", *arguments, "--save-every=1000")
+    for name in ("worker-0", "worker-1"):
+        job.start(name)
+    await until(lambda: "batch 50" in output(job), "the model learns")
+    for name in ("ps-0", "worker-1"):
+        job.running[name].kill()
+        job.start(name)
+    assert await ends(job, "worker-0", 2 * PATIENCE) == await ends(job, "worker-1") == 0
+    losses = [float(loss) for loss in re.findall(r"batch \d+: loss ([\d.]+)", output(job))]
+    assert min(losses) < at_most, output(job)
+    ids, _ = read(job.folder / "kept", "users")
     assert len(ids) > 1_000

@@ -44,9 +44,8 @@ async def test_worker_that_is_lost_in_the_last_step_does_not_train_again(tmp_pat
     async with scenario(tmp_path, warm, nodes=(1, 1)) as job:
         (job.counted / "stand-13-1").touch()
         agent = await job.agent(0, "counted.py", 1, flags=("--nproc-per-node", "2"))
-        stands = await job.until(lambda: [line.record for line in job.lines if "stands" in line.record])
-        await job.until(lambda: any(step["step"] == 13 for step in job.steps()))  # rank 0's may be told first
-        os.kill(stands[0]["pid"], signal.SIGKILL)
+        await job.until(lambda: any(step["step"] == 13 for step in job.steps()))  # the last one, by rank 0
+        await job.strike()
         assert await job.ends(agent) == 0
         check(job, slots=2, epochs=1)
 
@@ -140,7 +139,7 @@ async def test_all_leave_and_a_new_job_goes_on_from_the_checkpoint(tmp_path: Pat
         left = job.last()["step"]
         again = await job.agent(0, "counted.py", HELD, tmp_path / "saved")
         assert await job.ends(again) == 0
-        started = [line.record["started"] for line in job.lines if "started" in line.record]
+        started = [each["started"] for each in job.records("started")]
         assert started == [0, left]
         check(job, slots=1)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +36,6 @@ async def undisturbed(warm: Warm, folder: Path) -> dict[str, Any]:
         return results(job)[0]
 
 
-def standing(job: Scenario, place: str) -> int:
-    """Return the process that stands still there; 0 if none does yet."""
-    said = (line.record["pid"] for line in job.lines if line.record.get("stands") == place)
-    return next(said, 0)
-
-
 async def test_losses_in_steps_and_in_evaluations_change_nothing(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, warm: Warm
 ) -> None:
@@ -55,7 +46,7 @@ async def test_losses_in_steps_and_in_evaluations_change_nothing(
             (job.counted / f"{place}-job-worker-{node}").touch()
         agents = [await start(job, index, "--readers=2") for index in (0, 1)]
         for place in losses:
-            os.kill(await job.until(partial(standing, job, place)), signal.SIGKILL)
+            await job.strike(place)
         assert [await job.ends(agent) for agent in agents] == [0, 0]
     assert len(results(job)) == 2
     for result in results(job):

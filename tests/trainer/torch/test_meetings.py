@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from elasticjob.trainer.loop import whereabouts
 from elasticjob.trainer.loop.whereabouts import At
 from elasticjob.trainer.torch import Elastic
 from elasticjob.trainer.torch.world.values import decode_value, encode_value, mean_of
-from lab.jobs.training.harness import Scenario, scenario
+from lab.jobs.training.harness import scenario
 from lab.jobs.training.warm import Warm
 
 CPU = torch.device("cpu")
@@ -114,19 +111,9 @@ async def test_a_collective_of_ones_own_that_a_loss_ends_says_what_to_use(tmp_pa
     async with scenario(tmp_path, warm, nodes=(2, 2)) as job:
         (job.counted / "own-4-1").touch()
         agents = [await job.agent(index, "meeting.py", 9, "own") for index in (0, 1)]
-        os.kill(await job.until(partial(standing, job, "own-4")), signal.SIGKILL)
+        await job.strike("own-4")
         assert [await job.ends(agent) for agent in agents] == [0, 0]
         assert job.said("use elastic.mean or elastic.gather")
-
-
-def records(job: Scenario, name: str) -> list[dict[str, Any]]:
-    """Return what workers said of a thing."""
-    return [line.record for line in job.lines if name in line.record]
-
-
-def standing(job: Scenario, place: str) -> int:
-    """Return the process that stands still there; 0 if none does yet."""
-    return next((said["pid"] for said in records(job, "stands") if said["stands"] == place), 0)
 
 
 @pytest.mark.story
@@ -138,9 +125,9 @@ async def test_means_and_gathers_survive_losses(tmp_path: Path, warm: Warm) -> N
             (job.counted / f"{place}-{rank}").touch()
         agents = [await job.agent(index, "meeting.py", steps) for index in (0, 1)]
         for place in losses:
-            os.kill(await job.until(partial(standing, job, place)), signal.SIGKILL)
+            await job.strike(place)
         assert [await job.ends(agent) for agent in agents] == [0, 0]
-    early, came = records(job, "early"), records(job, "came")
+    early, came = job.records("early"), job.records("came")
     assert len({each["early"] for each in early}) == 1
     assert len(early) == 2 + len(losses) - 1  # who is lost early has not said it
     assert {each["number"] for each in came} == {*range(1, steps + 1)}
@@ -168,4 +155,4 @@ async def test_calls_that_do_not_match_end_in_a_sentence(
         agent = await job.agent(0, "meeting.py", 9, wrong, flags=flags)
         assert await job.ends(agent) == 1
         assert sum(sentence in line.text for line in job.lines) >= 2
-        assert not any(each["number"] > 3 for each in records(job, "came"))
+        assert not any(each["number"] > 3 for each in job.records("came"))

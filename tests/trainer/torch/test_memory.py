@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,8 @@ pytestmark = pytest.mark.story
 
 def losses(job: Scenario) -> dict[int, set[float]]:
     found: dict[int, set[float]] = {}
-    for line in job.lines:
-        if "loss" in line.record:
-            found.setdefault(line.record["step"], set()).add(round(line.record["loss"], 5))
+    for each in job.records("loss"):
+        found.setdefault(each["step"], set()).add(round(each["loss"], 5))
     return found
 
 
@@ -47,16 +44,14 @@ async def test_a_plain_script_goes_on_from_memory(tmp_path: Path, warm: Warm, ki
             (job.counted / f"stand-{step}-1").touch()
         first = await job.agent(0, *arguments)
         other = await job.agent(1, *arguments)
-        os.kill((await job.until(lambda: said(stands="stand-33")))["pid"], signal.SIGKILL)
+        await job.strike("stand-33")
         await job.until(lambda: said(begins=30, rank=0) and said(begins=30, rank=1))
         await job.until(lambda: said(stands="stand-73"))
-        blocks = next(
-            line.record["memory"] for line in job.lines if "memory" in line.record and line.node == first.node
-        )
+        blocks = job.records("memory", first.node)[0]["memory"]
         await until(partial(is_whole, blocks, 70), "all of step 70 is on node 0")
         other.kill()  # its workers die with it, and the next agent begins with empty memory
         last = await job.agent(1, *arguments)
         await job.until(lambda: said(begins=70, rank=0) and said(begins=70, rank=1))
         assert await job.ends(last) == await job.ends(first) == 0
-        assert {line.record["begins"] for line in job.lines if "begins" in line.record} == {0, 30, 70}
+        assert {each["begins"] for each in job.records("begins")} == {0, 30, 70}
         assert all(len(each) == 1 for each in losses(job).values())  # the same model, whoever computed it

@@ -25,12 +25,10 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.crd import installing
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
-from lab.clusters.accounts import shipped_account
 from lab.clusters.binaries import catalog
 from lab.clusters.namespaces import new_namespace
 from lab.clusters.plane.controlplane import ControlPlane
-from lab.clusters.rights import Noting
-from lab.jobs.site import Site, Stage
+from lab.jobs.site import Site, at_work
 from lab.processes import Process
 from tests.controllers.parts.gangs.test_gangs import CRDS, local
 
@@ -143,10 +141,5 @@ async def running(plane: ControlPlane) -> AsyncIterator[Site]:
     """A namespace of a cluster with the operator at work."""
     async with Client(plane.config()) as client:
         await install(client)
-        async with Noting(await shipped_account(plane, client)) as noting:
-            stage = Stage(client, noting, plane)
-            await stage.start()
-            try:
-                yield Site(client, stage.operator, await new_namespace(client, "gangs"))
-            finally:
-                await stage.stop()
+        async with at_work(plane, client) as stage:
+            yield Site(client, stage.operator, await new_namespace(client, "gangs"))

@@ -100,7 +100,7 @@ async def test_last_node_that_loses_a_worker_goes_on_from_memory_and_a_new_job_f
         left = max(line.get("done", 0) for line in job.recorded())
         [again] = await begun(job, 0, workers=1, saves=saves)
         assert await job.ends(again) == 0
-        started = [line.record["started"] for line in job.lines if "started" in line.record]
+        started = [each["started"] for each in job.records("started")]
         assert started[:2] == [0, 0]
         assert started[2] == started[3]
         assert started[2] in range(10, left, 5)
