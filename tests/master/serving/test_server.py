@@ -19,6 +19,7 @@ from elasticjob.api.sizes.role import Range
 from elasticjob.kube.clock import VirtualClock
 from elasticjob.master.durable.store import File, Nowhere, StoreError, restore
 from elasticjob.master.serving.http import Server
+from elasticjob.master.serving.saving import PAUSE
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import Job, Spec
 from elasticjob.trainer.link.master import MasterClient, Stale
@@ -379,7 +380,7 @@ async def test_a_node_that_has_finished_has_under_the_next_master_too(tmp_path: 
         await until(file.exists)
         await clock.advance(2)
         await master.ask(finish("node-1", 1))
-        await until(lambda: kept("node-1"))
+        await until(lambda: kept("node-1"), clock, longest=PAUSE)
         assert not kept("node-0")
 
 
