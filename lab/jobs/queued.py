@@ -28,7 +28,7 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
 from lab import programs
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
 from lab.clusters.plane.queues import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, WORKLOAD
@@ -168,12 +168,6 @@ async def others_leave(client: Client) -> None:
         await asyncio.sleep(0.5)
 
 
-def machine(name: str) -> Manifest:
-    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    return {"metadata": metadata, "status": {"allocatable": amounts, "capacity": amounts}}
-
-
 def job(name: str, queue: str, replicas: int, least: int) -> Manifest:
     container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     pod = {"containers": [container], "terminationGracePeriodSeconds": 1}
@@ -192,7 +186,7 @@ async def yard(folder: Path, job: Job) -> AsyncIterator[Yard]:
     ):
         async with Client(plane.config()) as client, asyncio.TaskGroup() as tasks:
             for name in MACHINES:
-                await client.create(NODE.untyped(), machine(name))
+                await client.create(NODE.untyped(), pretended.machine(name))
             await client.create(RESOURCE_FLAVOR, queues.flavor())
             for each in QUEUES:
                 made = queues.cluster_queue(each.name, {"cpu": str(each.nominal)}, cohort=each.cohort)
