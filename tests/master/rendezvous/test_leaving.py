@@ -13,6 +13,7 @@ from elasticjob.master.state.node import Phase
 from lab.virtual.master import (
     Played,
     Step,
+    act,
     cut,
     finish,
     forms,
@@ -48,14 +49,11 @@ def leaves(name: str = ONE, grace: float = 30.0, number: int = 1) -> Leave:
     return leave(name, number, planned=True, grace=grace)
 
 
-def left(*names: str) -> Step:
+@act
+def left(game: Played, *names: str) -> None:
     """The world ends, and these have left it."""
-
-    def look(game: Played) -> None:
-        assert game.job.ending
-        assert game.job.ending.left == names
-
-    return look
+    assert game.job.ending
+    assert game.job.ending.left == names
 
 
 HISTORIES: dict[str, tuple[Callable[[str], Join], dict[str, Any], tuple[Step, ...]]] = {
