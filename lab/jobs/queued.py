@@ -28,10 +28,9 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
 from lab import programs
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
-from lab.clusters.plane.pretended import machine
 from lab.clusters.plane.queues import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, WORKLOAD
 from lab.processes import Process
 from lab.story import Draws, Job, Length, Scene, Story, Weights
@@ -187,7 +186,7 @@ async def yard(folder: Path, job: Job) -> AsyncIterator[Yard]:
     ):
         async with Client(plane.config()) as client, asyncio.TaskGroup() as tasks:
             for name in MACHINES:
-                await client.create(NODE.untyped(), machine(name))
+                await client.create(NODE.untyped(), pretended.machine(name))
             await client.create(RESOURCE_FLAVOR, queues.flavor())
             for each in QUEUES:
                 made = queues.cluster_queue(each.name, {"cpu": str(each.nominal)}, cohort=each.cohort)

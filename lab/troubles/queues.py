@@ -10,9 +10,8 @@ from typing import Final
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.views import NODE, POD
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.controlplane import APISERVER
-from lab.clusters.plane.pretended import machine
 from lab.clusters.plane.queues import LOCAL_QUEUE, WORKLOAD
 from lab.jobs.queued import MACHINES, TEAM, Queued, job
 from lab.story import Trouble
@@ -69,7 +68,7 @@ async def queue_stops(on: Queued) -> None:
 async def machine_is_lost(on: Queued) -> None:
     name = on.chance.choice(MACHINES)
     await on.client.delete(NODE, name)
-    await on.client.create(NODE.untyped(), machine(name))
+    await on.client.create(NODE.untyped(), pretended.machine(name))
 
 
 async def pod_is_lost(on: Queued) -> None:

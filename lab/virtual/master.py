@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from elasticjob.api.rpc.check import Check
 from elasticjob.api.rpc.message import Request
@@ -20,6 +20,7 @@ from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job, Spec, Verdict
 from elasticjob.master.state.node import Phase
 
+P = ParamSpec("P")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -88,34 +89,35 @@ Step = Request[Any] | tuple[Pod, ...] | Callable[["Played"], object]
 """What happens to a job: a request, the pods that are there now, or another thing."""
 
 
-def wait(seconds: float, *alive: str) -> Step:
+def act(do: Callable[Concatenate[Played, P], object]) -> Callable[P, Step]:
+    """Make steps of what a function does to a job: it is called without the job, which `play` adds."""
+    return lambda *args, **more: lambda game: do(game, *args, **more)
+
+
+@act
+def wait(game: Played, seconds: float, *alive: str) -> None:
     """Time passes; the agents of `alive` go on watching."""
-    return lambda game: game.wait(seconds, *alive)
+    game.wait(seconds, *alive)
 
 
-def hears(name: str, life: str = "", number: int = 0, **told: Any) -> Step:
+@act
+def hears(game: Played, /, name: str, life: str = "", number: int = 0, **told: Any) -> None:
     """A node of a round is told this when it watches now: `says` is a part of the reason."""
-
-    def look(game: Played) -> None:
-        orders, expected = game.orders(name, life, number), {**told}
-        assert expected.pop("says", "") in orders.reason, orders.reason
-        assert {field: getattr(orders, field) for field in expected} == expected
-
-    return look
+    orders = game.orders(name, life, number)
+    assert told.pop("says", "") in orders.reason, orders.reason
+    assert {field: getattr(orders, field) for field in told} == told
 
 
-def forms(*names: str) -> Step:
+@act
+def forms(game: Played, *names: str) -> None:
     """The last world is of these nodes, in rank order."""
-
-    def look(game: Played) -> None:
-        assert game.names() == [*names]
-
-    return look
+    assert game.names() == [*names]
 
 
-def cut(request: Request[Any]) -> Step:
+@act
+def cut(game: Played, request: Request[Any]) -> None:
     """The line of a request is cut."""
-    return lambda game: game.cut(request)
+    game.cut(request)
 
 
 class Played:

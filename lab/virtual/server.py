@@ -31,6 +31,8 @@ from lab.truths.quota import is_true
 
 Listener = Callable[[str, Manifest | None, Manifest | None], None]
 """Called with each change: the resource, and the object before and after."""
+Fault = Callable[[str, Kind[Any], str], Exception | None]
+"""The error of a request: verb, kind and name."""
 OF_SERVER: Final = frozenset(
     {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
 )
@@ -40,7 +42,7 @@ OF_SERVER: Final = frozenset(
 class Server:
     """All objects. What is stored is never changed in place, so that a reference is a snapshot.
 
-    Without `chance` it answers at once; `fault` may return the error of a request: verb, kind and name.
+    Without `chance` it answers at once; `fault` may return the error of a request.
     """
 
     def __init__(self, clock: Clock | None = None, chance: Random | None = None) -> None:
@@ -49,7 +51,7 @@ class Server:
         self.version = 0
         self.requests: list[tuple[str, str, str]] = []
         """The verb, the kind and the name of each request."""
-        self.fault: Callable[[str, Kind[Any], str], Exception | None] = lambda *_: None
+        self.fault: Fault = lambda *_: None
         self.away = False
         self.halves = False
         """Whether a webhook of others halves what pods ask for."""

@@ -17,10 +17,11 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, Phase
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
-from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE
 from lab.clusters.installed.kubectl import Kubectl
 from lab.jobs.site import Site, Stage
@@ -45,13 +46,18 @@ MEMORY: Manifest = {
 SIZED: Manifest = {"spec": {"containers": [TEMPLATE["spec"]["containers"][0] | MEMORY]}}
 
 
+def written(kind: Kind[Any], name: str, spec: Manifest, **metadata: Any) -> Manifest:
+    about = {"name": name, **metadata}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": about, "spec": spec}
+
+
 def job(name: str, **spec: Any) -> Manifest:
-    return {
-        "apiVersion": ELASTICJOB.api_version,
-        "kind": "ElasticJob",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return written(ELASTICJOB, name, spec)
+
+
+def cleaned(name: str, policy: str) -> Manifest:
+    pod = {"containers": [{"name": "di-container", "image": "a"}]}
+    return written(DIJOB, name, {"cleanPodPolicy": policy, "coordinator": {"template": {"spec": pod}}})
 
 
 def roles(**given: Any) -> Manifest:
@@ -86,38 +92,24 @@ OLDER: list[Manifest] = [
         worker={"image": "elasticdl:iris_estimator", "command": "python work.py"},
         evaluator={"image": "elasticdl:iris_estimator"},
     ),
-    {
-        "apiVersion": JOBRESOURCE.api_version,
-        "kind": "JobResource",
-        "metadata": {"name": "word-resource"},
-        "spec": {"selector": {"name": "word"}, "worker": {"replicas": 2, "resource": {"memory": 256}}},
-    },
-    {
-        "apiVersion": SCALEPLAN.api_version,
-        "kind": "ScalePlan",
-        "metadata": {"name": "older-names", "labels": {"scale-type": "manual"}},
-        "spec": {"ownerJob": "servers", "removePods": ["servers-edljob-worker-1", {"name": "servers_ps-1"}]},
-    },
-    {
-        "apiVersion": SCALEPLAN.api_version,
-        "kind": "ScalePlan",
-        "metadata": {"name": "older-field"},
-        "spec": {"ownerJob": "implied", "replicaResourceSpec": {"worker": {"replicas": 3}}},
-    },
-    *(
-        {
-            "apiVersion": "diengine.opendilab.org/v1alpha1",
-            "kind": "DIJob",
-            "metadata": {"name": f"clean-{name}"},
-            "spec": {
-                "cleanPodPolicy": word,
-                "coordinator": {
-                    "template": {"spec": {"containers": [{"name": "di-container", "image": "a"}]}}
-                },
-            },
-        }
-        for name, word in (("empty", ""), ("capitals", "ALL"))
+    written(
+        JOBRESOURCE,
+        "word-resource",
+        {"selector": {"name": "word"}, "worker": {"replicas": 2, "resource": {"memory": 256}}},
     ),
+    written(
+        SCALEPLAN,
+        "older-names",
+        {"ownerJob": "servers", "removePods": ["servers-edljob-worker-1", {"name": "servers_ps-1"}]},
+        labels={"scale-type": "manual"},
+    ),
+    written(
+        SCALEPLAN,
+        "older-field",
+        {"ownerJob": "implied", "replicaResourceSpec": {"worker": {"replicas": 3}}},
+    ),
+    cleaned("clean-empty", ""),
+    cleaned("clean-capitals", "ALL"),
 ]
 SIDES = ("", "--server-side ")
 

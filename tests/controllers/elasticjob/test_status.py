@@ -149,6 +149,10 @@ def together(gang: str, **scheduling: Any) -> Any:
     return job(runPolicy={"scheduling": {"gang": gang, **scheduling}})
 
 
+def running(message: str) -> tuple[str, str, str, str]:
+    return "Running", "True", "NodesRunning", message
+
+
 SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
     "why it is pending": (
         seen(lives=(pending(0, waiting=UNSCHEDULABLE), pending(1))),
@@ -158,42 +162,21 @@ SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
         ("Running", "False", "Pending", f"0 of 2 nodes run; digits-master-0 is pending: {NO_IMAGE}")),
     "memory that a node cannot give back yet": (
         seen(lives=(life(0), life(1, unresized="the kubelet has not resized it: x"))),
-        (
-            "Running",
-            "True",
-            "NodesRunning",
-            "2 of 2 nodes run; digits-worker-1: the kubelet has not resized it: x",
-        ),
-    ),
+        running("2 of 2 nodes run; digits-worker-1: the kubelet has not resized it: x")),
     "a drain that has to wait": (
         seen(lives=(life(0), life(1, notice=Notice("is cordoned")))),
-        (
-            "Running",
-            "True",
-            "NodesRunning",
-            "2 of 2 nodes run; digits-worker-1 stays: m1 is cordoned, and minReplicas 2 forbids an eviction "
-            "until another worker is ready",
-        ),
-    ),
+        running("2 of 2 nodes run; digits-worker-1 stays: m1 is cordoned, and minReplicas 2 forbids an "
+                "eviction until another worker is ready")),
     "one that does not": (
         seen(lives=(life(0), life(1, notice=Notice("is cordoned")), life(2, stands_in=1))),
-        ("Running", "True", "NodesRunning", "2 of 2 nodes run")),
+        running("2 of 2 nodes run")),
     "a container beside the master's waits": (
         seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=UP),
-        ("Running", "True", "NodesRunning", "2 of 2 nodes run"),
-    ),
+        running("2 of 2 nodes run")),
     "a part of an elastic job is lost": (
-        seen(
-            job({"worker": role(2, minReplicas=1, maxReplicas=2)}),
-            lives=(life(0), ended(1, 3, restarts_before=3, words="boom")),
-        ),
-        (
-            "Running",
-            "True",
-            "NodesRunning",
-            "1 of 2 nodes run; digits-worker-1-3 failed and is not replaced: exit code 1: boom",
-        ),
-    ),
+        seen(job({"worker": role(2, minReplicas=1, maxReplicas=2)}),
+             lives=(life(0), ended(1, 3, restarts_before=3, words="boom"))),
+        running("1 of 2 nodes run; digits-worker-1-3 failed and is not replaced: exit code 1: boom")),
     "a failed node": (
         seen(lives=(oom(0), life(1))),
         ("Restarting", "True", "NodesReplaced", "digits-worker-0 failed: OOMKilled at 512Mi")),
@@ -318,10 +301,8 @@ def test_nodes_whose_pods_are_gone_are_counted_as_they_ended() -> None:
 
 
 def test_how_the_nodes_of_a_finished_job_ended_is_counted_on_after_their_pods_are_gone() -> None:
-    before: Manifest = {
-        "workers": "1/3",
-        "replicaStatuses": {"worker": {"desired": 3, "succeeded": 1, "failed": 2}},
-    }
+    counted = {"worker": {"desired": 3, "succeeded": 1, "failed": 2}}
+    before: Manifest = {"workers": "1/3", "replicaStatuses": counted}
     asked = {"worker": role(3, minReplicas=1)}
     for left in ((), (ended(0, code=0),), (ended(1, 3, restarts_before=3),)):
         found = status(seen(job(asked, status=over("Failed", **before)), resource({"worker": 3}), left))
@@ -337,11 +318,7 @@ LASTING = [row for row in SHOWN if row[0] != "not yet slow"]
 def test_a_status_that_is_written_is_not_written_again(given: Seen) -> None:
     first = status(given)
     stored = given.job.model_copy(update={"status": ELASTICJOB.convert(_with(given, first)).status})
-    again = describe(
-        Seen(stored, given.resource, given.masters, given.lives, given.plans),
-        decide(given, NOW),
-        NOW + timedelta(minutes=1),
-    )
+    again = describe(replace(given, job=stored), decide(given, NOW), NOW + timedelta(minutes=1))
     assert again.manifest() == first.manifest()
 
 
@@ -350,19 +327,11 @@ def _with(given: Seen, status_: ElasticJobStatus) -> dict[str, Any]:
 
 
 def test_transitions_are_dated() -> None:
-    before = seen(
-        job(
-            status={
-                "conditions": [{"type": "Running", "status": "False", "lastTransitionTime": at(LONG_AGO)}]
-            }
-        )
-    )
-    found = find(status(before).conditions, "Running")
-    assert found is not None
-    assert found.last_transition_time == LONG_AGO
-    now = find(status(seen(before.job, lives=UP)).conditions, "Running")
-    assert now is not None
-    assert now.last_transition_time == NOW
+    known = {"type": "Running", "status": "False", "lastTransitionTime": at(LONG_AGO)}
+    for lives, since in (((), LONG_AGO), (UP, NOW)):
+        found = find(status(seen(job(status={"conditions": [known]}), lives=lives)).conditions, "Running")
+        assert found is not None
+        assert found.last_transition_time == since
 
 
 def test_many_obstacles_are_summed_up() -> None:

@@ -11,11 +11,11 @@ from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NAMESPACE, POD, SECRET
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
 from lab.waiting import until
-from tests.kit.controllers.whole_kueue import REAL_KUEUE, TEAM, furnish, machine, operator, template
+from tests.kit.controllers.whole_kueue import REAL_KUEUE, TEAM, furnish, operator, template
 
 pytestmark = REAL_KUEUE
 KUEUES = "kueue-system"
@@ -68,7 +68,7 @@ async def test_a_job_runs_in_the_worker_cluster_and_grows_there(tmp_path: Path) 
         Kueue(there, tmp_path / "worker-kueue"),
     ):
         async with Client(here.config()) as manager, Client(there.config()) as worker:
-            await set_up(worker, machine())
+            await set_up(worker, pretended.machine("n1"))
             rules = {"admissionChecks": [{"name": "elsewhere"}]}
             await set_up(manager, admissionChecksStrategy=rules)
             await connect(manager, there)

@@ -118,34 +118,35 @@ def in_all(each: Workload) -> str:
 
 ONE, TWO, THREE = (f"{BASE}-worker-{number}" for number in (1, 2, 3))
 OTHER = "elasticjob-words-11111"
+ELASTIC = [admitted(ONE), admitted(TWO)]
 
 
 @pytest.mark.parametrize(
     ("name", "every", "given"),
     [
-        ("nobody waits", [admitted(ONE), admitted(TWO)], set()),
-        ("the youngest is enough", [admitted(ONE), admitted(TWO), workload("w", job="")], {TWO}),
-        ("both are needed", [admitted(ONE), admitted(TWO), workload("w", 2, job="")], {ONE, TWO}),
+        ("nobody waits", ELASTIC, set()),
+        ("the youngest is enough", [*ELASTIC, workload("w", job="")], {TWO}),
+        ("both are needed", [*ELASTIC, workload("w", 2, job="")], {ONE, TWO}),
         (
             "one that a raised minimum needs is not for others",
             [admitted(ONE), admitted(TWO, annotations={NEEDED: "the minimum"}), workload("w", job="")],
             {ONE},
         ),
-        ("it would not fit even so", [admitted(ONE), admitted(TWO), workload("w", 3, job="")], set()),
+        ("it would not fit even so", [*ELASTIC, workload("w", 3, job="")], set()),
         (
             "one is on its way back already",
             [admitted(ONE, true={"Evicted": "Preempted"}), admitted(TWO), workload("w", job="")],
             set(),
         ),
-        ("it has just come", [admitted(ONE), admitted(TWO), workload("w", job="", age=1)], set()),
+        ("it has just come", [*ELASTIC, workload("w", job="", age=1)], set()),
         ("its queue is stopped", [admitted(ONE), workload("w", job="", refused="Inadmissible")], set()),
         (
             "it has another base still",
             [admitted(ONE), admitted(OTHER, job="words"), workload("elasticjob-words-2", job="words")],
             set(),
         ),
-        ("it is deactivated", [admitted(ONE), admitted(TWO), workload("w", job="", active=False)], set()),
-        ("only growth waits", [admitted(ONE), admitted(TWO), workload(THREE)], set()),
+        ("it is deactivated", [*ELASTIC, workload("w", job="", active=False)], set()),
+        ("only growth waits", [*ELASTIC, workload(THREE)], set()),
         ("a base is never given", [admitted(BASE), admitted(TWO), workload("w", 2, job="")], set()),
     ],
 )
@@ -174,9 +175,7 @@ def test_a_queue_is_crowded_where_somebody_waits_who_could_be_admitted() -> None
 
     assert crowded(workload("w", 3, job="", age=9)) == {"all", "near"}
     assert crowded(workload("w", 5, job="")) == set()  # more than there ever is
-    assert (
-        crowded(workload("w", 4, job=""), admitted(BASE)) == set()
-    )  # before others end, growth costs it nothing
+    assert crowded(workload("w", 4, job=""), admitted(BASE)) == set()  # till others end, growth costs nothing
     assert crowded(workload("w", 3, job=""), admitted(BASE), admitted(ONE, 3)) == {"all", "near"}
     assert crowded(workload(ONE)) == set()  # growth crowds nobody out
     assert crowded(workload("w", 2, job="", age=9)) == {"all", "near"}  # about to be admitted
@@ -247,9 +246,8 @@ def test_a_topology_is_given_to_whom_asks_for_it() -> None:
     assert found.fitting("all", [replace(plain, topology_request={"required": "rack"})]) == {("f", "cpu"): 1}
     of_a_job = replace(plain, topology_request={"podIndexLabel": "index"})  # each batch/v1 Job's has that
     assert found.fitting("all", [of_a_job]) == {("g", "cpu"): 1}
-    assert (
-        found.fitting("all", [plain, replace(plain, count=4)]) is None
-    )  # the sets of a Workload, one after another
+    several = [plain, replace(plain, count=4)]  # the sets of a Workload, one after another
+    assert found.fitting("all", several) is None
 
 
 def says(reason: str, message: str = "") -> Workload:
@@ -263,30 +261,24 @@ def leaves(name: str) -> Workload:
     return admitted(name, annotations={GIVEN_BACK: "others"})
 
 
-ELASTIC = [admitted(ONE), admitted(TWO)]
 UNASSIGNED = "couldn't assign flavors to pod set worker: "
 
 
 @pytest.mark.parametrize(
-    ("queue", "waiting", "given"),
+    ("waiting", "given"),
     [
-        (cluster_queue("all", "2"), of(), {TWO}),
-        (cluster_queue("all", "2"), of({"nodeSelector": {"zone": "b"}}), set()),
-        (cluster_queue("all", "2"), says("Pending", UNASSIGNED + "insufficient unused quota for cpu"), {TWO}),
-        (cluster_queue("all", "2"), says("Pending", UNASSIGNED + "flavor f not found"), set()),
-        (
-            cluster_queue("all", "2"),
-            says("Pending", "workload namespace doesn't match ClusterQueue selector"),
-            set(),
-        ),
-        (cluster_queue("all", "2"), says("ExceedsMaxQuota"), set()),
-        (cluster_queue("all", "2"), says("Pending", "Pending the preemption of 1 workload(s)"), set()),
+        (of(), {TWO}),
+        (of({"nodeSelector": {"zone": "b"}}), set()),
+        (says("Pending", UNASSIGNED + "insufficient unused quota for cpu"), {TWO}),
+        (says("Pending", UNASSIGNED + "flavor f not found"), set()),
+        (says("Pending", "workload namespace doesn't match ClusterQueue selector"), set()),
+        (says("ExceedsMaxQuota"), set()),
+        (says("Pending", "Pending the preemption of 1 workload(s)"), set()),
     ],
 )
-def test_room_is_made_only_for_whom_kueue_would_admit(
-    queue: ClusterQueue, waiting: Workload, given: set[str]
-) -> None:
-    assert reclaimed([queue], [*ELASTIC, waiting], flavors=[flavor("f", nodeLabels={"zone": "a"})]) == given
+def test_room_is_made_only_for_whom_kueue_would_admit(waiting: Workload, given: set[str]) -> None:
+    flavors = [flavor("f", nodeLabels={"zone": "a"})]
+    assert reclaimed([cluster_queue("all", "2")], [*ELASTIC, waiting], flavors=flavors) == given
 
 
 def test_behind_the_first_of_a_strict_queue_nobody_is_served_and_nobody_grows() -> None:
@@ -299,12 +291,9 @@ def test_behind_the_first_of_a_strict_queue_nobody_is_served_and_nobody_grows() 
 
 def test_eight_hopeless_workloads_starve_nobody() -> None:
     hopeless = [workload(f"h{n}", 9, job="", priority=5) for n in range(20)]
-    vain = [
-        workload(f"v{n}", 0, job="", priority=5) for n in range(20)
-    ]  # which fit, and Kueue does not admit
-    assert reclaimed([cluster_queue("all", "2")], [*ELASTIC, *hopeless, *vain, workload("w", job="")]) == {
-        TWO
-    }
+    vain = [workload(f"v{n}", 0, job="", priority=5) for n in range(20)]  # they fit, and are not admitted
+    every = [*ELASTIC, *hopeless, *vain, workload("w", job="")]
+    assert reclaimed([cluster_queue("all", "2")], every) == {TWO}
 
 
 def test_a_workload_is_served_once_unless_others_take_its_room() -> None:
@@ -327,9 +316,8 @@ def test_a_workload_is_served_once_unless_others_take_its_room() -> None:
         every, now = [base, *holding, w], NOW + timedelta(seconds=later)
         found = reclaim(market(queues, every), every, in_all, now)
         assert (found.rooms.get(mark), {name for _, name in found.slices}) == (room, given), later
-        crowded = crowds(
-            market(queues, every), without_slices(market(queues, every), every), every, in_all, now
-        )
+        known = market(queues, every)
+        crowded = crowds(known, without_slices(known, every), every, in_all, now)
         assert bool(crowded) == (room is not Room.VAIN), later
     changed = replace(w, metadata=replace(w.metadata, generation=2))
     assert reclaimed(queues, [base, *ELASTIC, changed]) == {TWO}

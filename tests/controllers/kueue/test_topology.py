@@ -8,14 +8,15 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD, Pod
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.whole_kueue import real_kueue
 from lab.waiting import until
 from tests.controllers.kueue.test_whole_job import comes_to, job
-from tests.kit.controllers.whole_kueue import REAL_KUEUE, TEAM, furnish, machine, operator
+from tests.kit.controllers.whole_kueue import REAL_KUEUE, TEAM, furnish, operator
 
 pytestmark = REAL_KUEUE
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
+POOL = {"type": "kwok"}
 REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 SIZES = {"r1": ("2", "1"), "r2": ("2", "2")}
 """Processors of the machines of each rack; Kueue begins in the smaller one."""
@@ -23,12 +24,12 @@ SIZES = {"r1": ("2", "1"), "r2": ("2", "2")}
 
 async def set_up(client: Client) -> None:
     machines = [
-        machine(name, cpu, **{RACK: rack, HOST: name})
+        pretended.machine(name, pretended.AMOUNTS | {"cpu": cpu}, POOL | {RACK: rack, HOST: name})
         for rack, sizes in SIZES.items()
         for name, cpu in ((f"{rack}-{number}", cpu) for number, cpu in enumerate(sizes))
     ]
     await client.create(queues.TOPOLOGY, queues.topology("racks", RACK, HOST))
-    await furnish(client, queues.flavor(labels={"type": "kwok"}, topology="racks"), *machines)
+    await furnish(client, queues.flavor(labels=POOL, topology="racks"), *machines)
     await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue("ours", {"cpu": "7"}))
     await client.create(queues.LOCAL_QUEUE, queues.local_queue("ours", TEAM, "ours"))
 

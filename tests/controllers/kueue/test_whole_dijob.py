@@ -19,18 +19,10 @@ from elasticjob.kube.objects.views import POD, Pod
 from lab.build.dijobs import Caller, di_server
 from lab.build.manifests import DIJOB as MANIFEST
 from lab.build.manifests import changed
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.whole_kueue import real_kueue
 from lab.waiting import until
-from tests.kit.controllers.whole_kueue import (
-    REAL_KUEUE,
-    TEAM,
-    furnish,
-    is_admitted,
-    machine,
-    operator,
-    template,
-)
+from tests.kit.controllers.whole_kueue import REAL_KUEUE, TEAM, furnish, is_admitted, operator, template
 
 pytestmark = REAL_KUEUE
 POOL = {"pool": "games"}
@@ -38,7 +30,7 @@ POOL = {"pool": "games"}
 
 async def set_up(client: Client) -> None:
     """A queue with 3 processors, on machines that Kueue chooses, and a DIJob whose pods have one each."""
-    found = machine(**{"kubernetes.io/hostname": "n1"}, **POOL)
+    found = pretended.machine("n1", labels=POOL | {"kubernetes.io/hostname": "n1"})
     await client.create(queues.TOPOLOGY, queues.topology("machines", "kubernetes.io/hostname"))
     await furnish(client, queues.flavor(labels=POOL, topology="machines"), found)
     await client.create(queues.CLUSTER_QUEUE, queues.cluster_queue("games", {"cpu": "3"}))

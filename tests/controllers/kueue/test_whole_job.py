@@ -14,20 +14,12 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CRD, NODE, POD
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.clusters.plane.kueue import Kueue
 from lab.clusters.plane.whole_kueue import real_kueue
 from lab.waiting import until
-from tests.kit.controllers.whole_kueue import (
-    REAL_KUEUE,
-    TEAM,
-    furnish,
-    is_admitted,
-    machine,
-    operator,
-    template,
-)
+from tests.kit.controllers.whole_kueue import REAL_KUEUE, TEAM, furnish, is_admitted, operator, template
 
 pytestmark = REAL_KUEUE
 QUOTA = {"ours": "3", "theirs": "3"}
@@ -37,7 +29,7 @@ COHORTS = {"ours": "all", "theirs": "lab"}
 
 async def set_up(client: Client) -> None:
     """Two queues of 3 processors each below one cohort; the second one takes back what it lends."""
-    await furnish(client, queues.flavor(), machine())
+    await furnish(client, queues.flavor(), pretended.machine("n1"))
     await client.create(queues.COHORT, queues.cohort("lab", "all"))
     for name, cpu in QUOTA.items():
         made = queues.cluster_queue(name, {"cpu": cpu}, cohort=COHORTS[name])

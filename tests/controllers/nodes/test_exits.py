@@ -47,19 +47,27 @@ def pod(
     phase: str, terminated: dict[str, Any] | None = None, *, spec: dict[str, Any] | None = None, **status: Any
 ) -> Any:
     statuses = [{"name": "main", "state": {"terminated": terminated} if terminated else {"running": {}}}]
+    containers = [{"name": "proxy"}, {"name": "main", "resources": {"limits": {"memory": "4Gi"}}}]
     return POD.convert(
         {
             "metadata": {"name": "digits-worker-0"},
-            "spec": {
-                "containers": [
-                    {"name": "proxy"},
-                    {"name": "main", "resources": {"limits": {"memory": "4Gi"}}},
-                ],
-                **(spec or {}),
-            },
+            "spec": {"containers": containers, **(spec or {})},
             "status": {"phase": phase, "containerStatuses": statuses, **status},
         }
     )
+
+
+def initial(*ends: dict[str, Any], spec: dict[str, Any] | None = None) -> Any:
+    """A pod whose init containers ended so, so that its main container never ran."""
+    waits = [{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    statuses = [{"name": end.pop("name"), "state": {"terminated": end}} for end in map(dict, ends)]
+    return pod("Failed", containerStatuses=waits, initContainerStatuses=statuses, spec=spec)
+
+
+def end_of(given: Any) -> Exit:
+    found = ending(given)
+    assert found is not None
+    return found
 
 
 def evicted(ended: str) -> Any:
@@ -114,27 +122,22 @@ ENDINGS: list[tuple[str, Any, str]] = [
      pod("Failed", reason="OutOfnvidia.com/gpu", message="Pod was rejected"),
      "taken away by the cluster: Pod was rejected"),
     ("an init container that failed",
-     pod("Failed", containerStatuses=[{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
-         initContainerStatuses=[{"name": "fetch", "state": {"terminated": {"exitCode": 0}}},
-                                {"name": "unpack",
-                                 "state": {"terminated": {"exitCode": 3, "message": "tar: no space"}}}]),
+     initial({"name": "fetch", "exitCode": 0}, {"name": "unpack", "exitCode": 3, "message": "tar: no space"}),
      "init container unpack: exit code 3: tar: no space"),
     ("an init container that failed beside a sidecar, which was stopped then",
-     pod("Failed", containerStatuses=[{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}],
-         initContainerStatuses=[{"name": "mesh", "state": {"terminated": {"exitCode": 143}}},
-                                {"name": "fetch",
-                                 "state": {"terminated": {"exitCode": 3, "message": "no such bucket"}}}],
-         spec={"initContainers": [{"name": "mesh", "restartPolicy": "Always"}, {"name": "fetch"}]}),
+     initial({"name": "mesh", "exitCode": 143},
+             {"name": "fetch", "exitCode": 3, "message": "no such bucket"},
+             spec={"initContainers": [{"name": "mesh", "restartPolicy": "Always"}, {"name": "fetch"}]}),
      "init container fetch: exit code 3: no such bucket"),
     ("an agent that was told to go",
-     pod("Succeeded", {"exitCode": 0, "message": '{"reason": "Left", "message": "SIGTERM"}'}),
+     pod("Succeeded", {"exitCode": 0, "message": STOPPED}),
      "left before the end: SIGTERM"),
     ("success", pod("Succeeded", {"exitCode": 0}), "succeeded"),
     ("the main container ends the pod", pod("Running", {"exitCode": 2}), "exit code 2"),
     ("success beside a container that goes on", pod("Running", {"exitCode": 0}), "succeeded"),
     ("success beside a container that failed", pod("Failed", {"exitCode": 0}), "succeeded"),
     ("an agent that was told to go beside a container that goes on",
-     pod("Running", {"exitCode": 0, "message": '{"reason": "Left", "message": "SIGTERM"}'}),
+     pod("Running", {"exitCode": 0, "message": STOPPED}),
      "left before the end: SIGTERM"),
     ("a program that the runtime does not find",
      pod("Failed", {"exitCode": 128, "reason": "StartError", "message": 'exec: "trian": not found'}),
@@ -169,9 +172,7 @@ ENDINGS: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("case", "given", "sentence"), ENDINGS, ids=[case for case, _, _ in ENDINGS])
 def test_an_end_is_told_in_a_sentence(case: str, given: Any, sentence: str) -> None:
-    end = ending(given)
-    assert end is not None
-    assert end.sentence == sentence
+    assert end_of(given).sentence == sentence
 
 
 @pytest.mark.parametrize(
@@ -182,9 +183,7 @@ def test_an_end_is_told_in_a_sentence(case: str, given: Any, sentence: str) -> N
     ],
 )
 def test_a_program_that_runtime_or_agent_cannot_start_has_not_crashed(terminated: Any) -> None:
-    end = ending(pod("Failed", terminated))
-    assert end is not None
-    assert end.reason is ExitReason.CANNOT_START
+    assert end_of(pod("Failed", terminated)).reason is ExitReason.CANNOT_START
 
 
 def test_a_pod_that_runs_has_not_ended() -> None:
@@ -203,9 +202,8 @@ def test_kills_and_evictions_are_free() -> None:
 def test_words_that_are_no_error_are_not_told() -> None:
     assert last_error('{"verdict": "Stopped"}') == ""
     assert last_error('{"message": ' + "[" * 4000) == ""
-    end = ending(pod("Failed", {"exitCode": 3, "message": '{"reason": ["CannotStart"], "message": {}}'}))
-    assert end is not None
-    assert end.sentence == "exit code 3"
+    odd = pod("Failed", {"exitCode": 3, "message": '{"reason": ["CannotStart"], "message": {}}'})
+    assert end_of(odd).sentence == "exit code 3"
     assert Exit(ExitReason.KILLED, 143, words="").sentence == "killed by SIGTERM (exit code 143)"
 
 
@@ -215,6 +213,4 @@ def test_the_limit_is_the_one_that_was_in_force_whatever_the_spec_asks_for_since
         "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
         "resources": {"limits": {"memory": "2Gi"}},
     }
-    end = ending(pod("Failed", containerStatuses=[killed]))
-    assert end is not None
-    assert end.sentence == "OOMKilled at 2Gi"
+    assert end_of(pod("Failed", containerStatuses=[killed])).sentence == "OOMKilled at 2Gi"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from elasticjob.api.sizes.change import Change, Group
@@ -17,7 +17,6 @@ from elasticjob.controllers.elasticjob.objects import foundation
 from elasticjob.controllers.jobresource.controller import NodesReconciler
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import Ownership, controlled_by, kinds_outside_caches
-from elasticjob.controllers.passes.observe import Caches
 from elasticjob.controllers.passes.orphans import Orphans
 from elasticjob.controllers.passes.orphans.decide import (
     PATIENCE,
@@ -33,15 +32,17 @@ from elasticjob.controllers.passes.orphans.decide import (
 from elasticjob.controllers.passes.plan import LATER, NAME_TAKEN, SOON, Create, Plan
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Removed
-from elasticjob.kube.cache.wire import Item
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Unreachable
+from elasticjob.kube.clock import VirtualClock
+from elasticjob.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, ROLE, SERVICE, OwnerReference
 from elasticjob.master.scalers.scaleplan import manifest
 from lab.build.caches import caches, pod, raw
 from lab.build.jobs import NOW, at, job, resource, role
+from lab.build.objects import as_item
+from lab.virtual.server import Fault, Server, follow
 from tests.kit.controllers.reconcilers import of_jobs, of_nodes, writer
 
 KEY = Key("ml", "digits")
@@ -105,62 +106,52 @@ def test_owners_are_remembered_until_all_of_theirs_is_deleted() -> None:
     assert remember_failures(before, [], []) == before
 
 
-@dataclass
-class Server:
-    """Holds objects by kind and name, and notes what is deleted."""
-
-    objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
-    deleted: list[str] = field(default_factory=list)
-    fails: dict[str, KubeError] = field(default_factory=dict)  # deletions, by kind or name
-    unreadable: str = ""
-    serves: bool = True
-    asked: int = 0
-
-    async def find(self, kind: Kind[Any], name: str, namespace: str) -> Any:
-        found = self.objects.get((kind.name, name))
-        return found and kind.convert(found)
-
-    async def get(self, kind: Kind[Any], name: str, namespace: str) -> Any:
-        self.asked += 1
-        if kind.name == self.unreadable:
-            raise Forbidden(403, "Forbidden", "not by you")
-        if found := await self.find(kind, name, namespace):
-            return found
-        raise NotFound(404, "NotFound", "no such object", {"name": name} if self.serves else None)
-
-    async def create(self, kind: Kind[Any], manifest: Manifest) -> None:
-        place = kind.name, manifest["metadata"]["name"]
-        if place in self.objects:
-            raise AlreadyExists(409, "AlreadyExists", "it exists")
-        self.objects[place] = manifest
-
-    async def apply(self, kind: Kind[Any], manifest: Manifest, **options: Any) -> None:
-        pass
-
-    async def delete(self, kind: Kind[Any], name: str, namespace: str, *, uid: str, version: str) -> None:
-        assert version is not None
-        if error := self.fails.get(kind.name) or self.fails.get(name):
-            raise error
-        self.deleted.append(f"{kind.name} {name} {uid}")
-        self.objects.pop((kind.name, name), None)
-
-
-@dataclass
 class Site:
-    """A collector between a fake server and caches, whose clock stands until it is set."""
+    """A collector beside a server whose changes the caches show at once; its clock stands until it is set."""
 
-    server: Server
-    caches: Caches
-    now: datetime = NOW
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
+        self.now, self.server, self.caches = NOW, Server(VirtualClock(NOW)), caches()
+        self.deleted: list[str] = []
+        for cache in self.watched():
+            follow(self.server, cache)
+        self.server.listen(self._note)
         self.orphans = Orphans(cast(Client, self.server), self.caches, lambda: self.now)
+
+    def _note(self, _: str, old: Manifest | None, new: Manifest | None) -> None:
+        if old and not new:
+            about = old["metadata"]
+            self.deleted.append(f"{old['kind']} {about['name']} {about['uid']}")
+
+    def watched(self) -> list[Cache[Any]]:
+        return [each for each in vars(self.caches).values() if isinstance(each, Cache)]
+
+    def put(self, kind: Kind[Any], *objects: Manifest, shown: bool = True) -> None:
+        """Have objects on the server; unless they are `shown` the caches are behind."""
+        for each in objects:
+            made = self.server.put(kind, each)
+            for cache in self.watched():
+                if cache.kind is kind and not shown:
+                    cache.take(Removed(as_item(made)))
+
+    @property
+    def asked(self) -> int:
+        return sum(verb == "get" for verb, _, _ in self.server.requests)
 
     def nodes(self) -> NodesReconciler:
         return of_nodes(self.caches, self.server, lambda: self.now, self.orphans)
 
     def jobs(self) -> JobReconciler:
         return of_jobs(self.caches, self.server, lambda: self.now, self.orphans)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def failing(verb: str, which: str, error: KubeError) -> Fault:
+    """Requests for objects of this kind, or of this name, fail."""
+    return lambda asked, kind, name: error if asked == verb and which in (kind.name, name) else None
 
 
 def start_plan(of: ElasticJob) -> Manifest:
@@ -176,90 +167,83 @@ def owned(kind: Kind[Any], name: str, uid: str = "job-0", **more: Any) -> Manife
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": about, **more}
 
 
-def left(index: int, uid: str = "res-0", **metadata: Any) -> Item:
-    return pod(index, owner={"uid": uid}, metadata=metadata)
+def resource_of(uid: str) -> Manifest:
+    return {"metadata": {"name": "digits", "namespace": "ml", "uid": uid}}
 
 
-def with_pods(server: Server, *items: Item) -> Site:
-    """The caches show a job, its JobResource and these pods."""
-    mine, shown = raw(job({"worker": role(1)}, **LOCAL)), raw(resource({"worker": 1}))
-    server.objects[JOBRESOURCE.name, "digits"] = {"metadata": {"name": "digits", "uid": "res-1"}}
-    return Site(server, caches((ELASTICJOB, mine), (JOBRESOURCE, shown), *((POD, item) for item in items)))
+def left(index: int, uid: str = "res-0", owner: Manifest | None = None, **metadata: Any) -> Manifest:
+    """A pod of a JobResource of this uid."""
+    made = pod(index, owner={"uid": uid, **(owner or {})}, metadata=metadata)
+    return msgspec.json.decode(made.raw, type=dict)
 
 
-async def test_a_pass_over_nodes_deletes_pods_of_a_former_life_and_no_others() -> None:
-    server = Server(fails={"digits-worker-6": Conflict(409, "Conflict", "it has changed")})
+async def test_a_pass_over_nodes_deletes_pods_of_a_former_life_and_no_others(site: Site) -> None:
+    site.server.fault = failing("delete", "digits-worker-6", Conflict(409, "Conflict", "it has changed"))
     going = left(3, deletionTimestamp=at(NOW))
-    foreign = pod(4, owner={"uid": "res-0", "apiVersion": "batch/v1", "kind": "Job"})
+    foreign = left(4, owner={"apiVersion": "batch/v1", "kind": "Job"})
     other = controlled_by(job()) | {"controller": False}
     shared = left(5, ownerReferences=[{**controlled_by(resource()), "uid": "res-0"}, other])
     mine = left(0, "res-1")
-    site = with_pods(server, mine, left(1), left(2), going, foreign, shared, left(6))
+    site.put(ELASTICJOB, job({"worker": role(1)}, **LOCAL).manifest())
+    site.put(JOBRESOURCE, resource({"worker": 1}).manifest())
+    site.put(POD, mine, left(1), left(2), going, foreign, shared, left(6))
     await site.nodes()(KEY)
-    assert server.deleted == ["Pod digits-worker-1 pod-1", "Pod digits-worker-2 pod-2"]
-    assert server.asked == 1
+    assert site.deleted == ["Pod digits-worker-1 pod-1", "Pod digits-worker-2 pod-2"]
+    assert site.asked == 1
 
 
 @pytest.mark.parametrize(
-    "server",
-    [
-        pytest.param(Server({(JOBRESOURCE.name, "digits"): owned(JOBRESOURCE, "digits")}), id="it lives"),
-        pytest.param(Server(unreadable=JOBRESOURCE.name), id="it cannot be read"),
-        pytest.param(Server(serves=False), id="its kind is not served now"),
-    ],
+    "error",
+    [None, Forbidden(403, "Forbidden", "not by you"), NotFound(404, "NotFound", "no such page")],
+    ids=["it lives", "it cannot be read", "its kind is not served now"],
 )
-async def test_nothing_is_deleted_unless_the_server_says_that_its_owner_is_gone(server: Server) -> None:
-    site = Site(server, caches((POD, left(0, "digits-uid"))))
+async def test_nothing_is_deleted_unless_the_server_says_that_its_owner_is_gone(
+    site: Site, error: KubeError | None
+) -> None:
+    site.put(POD, left(0, "digits-uid"))
+    if error:
+        site.server.fault = failing("get", JOBRESOURCE.name, error)
+    else:
+        site.put(JOBRESOURCE, resource_of("digits-uid"), shown=False)
     await site.orphans.collect(KEY, JOBRESOURCE)
-    assert (server.asked, server.deleted) == (1, [])
+    assert (site.asked, site.deleted) == (1, [])
 
 
-async def test_a_job_is_rid_of_its_predecessor_at_once_whatever_fails() -> None:
+async def test_a_job_is_rid_of_its_predecessor_at_once_whatever_fails(site: Site) -> None:
     """Also of a policy that it does not make itself, and that would keep others away from its pods."""
     by = controlled_by(job(metadata={"uid": "job-0"}))
     former = resource().manifest()
     former["metadata"]["ownerReferences"] = [by]
-    master = pod(labels=names.pod_labels("digits", "master", 0, 0), owner=by)
-    mine = job({"worker": role(1)}, networkPolicy=False, **LOCAL)
-    there = {
-        (ELASTICJOB.name, "digits"): mine.manifest(),
-        ("NetworkPolicy", "digits"): owned(NETWORK_POLICY, "digits"),
-    }
-    server = Server(there, fails={"NetworkPolicy": Unreachable("cut")})
-    shown = ((JOBRESOURCE, raw(former)), (POD, master))
-    site = Site(server, caches((ELASTICJOB, raw(mine)), *shown))
+    site.put(ELASTICJOB, job({"worker": role(1)}, networkPolicy=False, **LOCAL).manifest())
+    site.put(NETWORK_POLICY, owned(NETWORK_POLICY, "digits"))
+    site.put(JOBRESOURCE, former)
+    site.put(POD, left(0, labels=names.pod_labels("digits", "master", 0, 0), ownerReferences=[by]))
+    site.server.fault = failing("delete", NETWORK_POLICY.name, Unreachable("cut"))
     await site.jobs()(KEY)
-    assert server.deleted == ["JobResource digits res-1", "Pod digits-worker-0 pod-0"]
-    site.caches.pods.take(Removed(master))
-    site.caches.resources.take(Removed(raw(former)))
-    server.fails = {}
+    assert site.deleted == ["JobResource digits res-1", "Pod digits-worker-0 pod-0"]
+    site.server.fault = lambda *_: None
     assert (await site.jobs()(KEY)).again_in == SOON
     site.now += PATIENCE
     await site.jobs()(KEY)
-    assert server.deleted[2:] == ["NetworkPolicy digits digits-uid"]
+    assert site.deleted[2:] == ["NetworkPolicy digits digits-uid"]
 
 
-async def test_all_that_a_job_has_left_goes_in_the_end() -> None:
+async def test_all_that_a_job_has_left_goes_in_the_end(site: Site) -> None:
     """Uncached objects go first: nothing else would lead to them after a restart."""
-    former = job({"worker": role(None, minReplicas=1)}, metadata={"uid": "job-0"})
-    plan = start_plan(former)
+    plan = start_plan(job({"worker": role(None, minReplicas=1)}, metadata={"uid": "job-0"}))
     plan["metadata"] |= {"name": "start", "uid": "start-uid"}
-    free = {**plan, "metadata": {"name": "brain", "namespace": "ml", "uid": "brain-uid"}}
-    service = owned(SERVICE, "digits-old", spec={})
-    server = Server({(kind.name, name): owned(kind, name) for kind, name in kinds_outside_caches(OLD_JOB)})
-    server.objects[ROLE.name, "digits-master"] = owned(ROLE, "digits-master", "job-1")
-    site = Site(server, caches((SCALEPLAN, raw(plan)), (SCALEPLAN, raw(free)), (SERVICE, raw(service))))
+    hidden = [(kind, name) for kind, name in kinds_outside_caches(OLD_JOB) if kind is not ROLE]
+    for kind, name in hidden:
+        site.put(kind, owned(kind, name))
+    site.put(ROLE, owned(ROLE, "digits-master", "job-1"))
+    site.put(SCALEPLAN, plan, {**plan, "metadata": {"name": "brain", "namespace": "ml", "uid": "brain-uid"}})
+    site.put(SERVICE, owned(SERVICE, "digits-old", spec={}))
     assert await site.orphans.collect(KEY) == PATIENCE
-    assert server.asked == 0
+    assert site.asked == 0
     site.now += PATIENCE
     await site.orphans.collect(KEY)
-    hidden = [
-        f"{kind.name} {name} {name}-uid" for kind, name in kinds_outside_caches(OLD_JOB) if kind is not ROLE
-    ]
-    assert server.deleted == [*hidden, "Service digits-old digits-old-uid", "ScalePlan start start-uid"]
-    for cache in (site.caches.plans, site.caches.services):
-        for item in (raw(plan), raw(service)):
-            cache.take(Removed(item))
+    first = [f"{kind.name} {name} {name}-uid" for kind, name in hidden]
+    assert site.deleted == [*first, "Service digits-old digits-old-uid", "ScalePlan start start-uid"]
     assert await site.orphans.collect(KEY) is None
 
 
@@ -275,23 +259,23 @@ async def test_all_that_a_job_has_left_goes_in_the_end() -> None:
     ids=["another has its owner's name", "no owner", "its owner lives", "no controller", "not ours"],
 )
 async def test_an_object_in_the_way_is_deleted_if_its_owner_is_gone(
-    owner: Manifest, present: str, again: timedelta, deleted: bool
+    site: Site, owner: Manifest, present: str, again: timedelta, deleted: bool
 ) -> None:
     there = owned(SERVICE, "a")
     there["metadata"]["ownerReferences"] = [{**controlled_by(resource()), "uid": "res-0", **owner}]
-    server = Server({(SERVICE.name, "a"): there})
+    site.put(SERVICE, there, shown=False)
     if present:
-        server.objects[JOBRESOURCE.name, "digits"] = {"metadata": {"name": "digits", "uid": present}}
+        site.put(JOBRESOURCE, resource_of(present), shown=False)
     wanted = {"metadata": {"name": "a", "namespace": "ml", "ownerReferences": [controlled_by(resource())]}}
-    plan = await writer(server).attempt(job(), Plan("Made", groups=((Create(SERVICE, wanted),),)))
+    plan = await writer(site.server).attempt(job(), Plan("Made", groups=((Create(SERVICE, wanted),),)))
     assert (plan.reason, plan.again_in) == (NAME_TAKEN, again)
-    await Site(server, caches()).orphans.collect(KEY, JOBRESOURCE, plan.obstacle)
-    assert server.deleted == ["Service a a-uid"] * deleted
+    await site.orphans.collect(KEY, JOBRESOURCE, plan.obstacle)
+    assert site.deleted == ["Service a a-uid"] * deleted
 
 
 def test_every_object_of_a_job_is_cached_or_looked_for_by_name() -> None:
     made = foundation(job(networkPolicy=True), "token", (), b"key")
-    cached = {cache.kind for cache in vars(caches()).values() if isinstance(cache, Cache)}
+    cached = {cache.kind for cache in Site().watched()}
     uncached = {(make.kind, make.manifest["metadata"]["name"]) for make in made if make.kind not in cached}
     assert {*kinds_outside_caches(OLD_JOB)} >= uncached
 

@@ -14,7 +14,7 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NAMESPACE, NODE
 from elasticjob.kube.operator.operator import Operator
-from lab.clusters.plane import queues
+from lab.clusters.plane import pretended, queues
 from lab.clusters.plane.kueue import why_missing
 from lab.running import running
 from lab.waiting import until
@@ -26,17 +26,10 @@ REAL_KUEUE: Final = [
 ]
 
 
-def machine(name: str = "n1", cpu: str = "64", **labels: str) -> Manifest:
-    """A Node that kwok plays."""
-    about = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"type": "kwok"} | labels}
-    amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
-    return {"metadata": about, "status": {"allocatable": amounts, "capacity": amounts}}
-
-
 def template(container: str = "main") -> Manifest:
     """A pod that asks for one processor of such a machine."""
     main = {"name": container, "image": "none", "resources": {"requests": {"cpu": "1"}}}
-    tolerations = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
+    tolerations = [{"key": pretended.ANNOTATION, "operator": "Exists"}]
     return {"spec": {"containers": [main], "tolerations": tolerations}}
 
 

@@ -62,17 +62,14 @@ def test_rounds_and_the_lineage_go_on() -> None:
     assert (game.job.round, game.names()) == (2, ["node-1", "node-2", "node-0"])
 
 
-def test_a_member_that_does_not_come_is_lost_after_the_time_of_a_takeover() -> None:
-    game = succeeded_by(played("node-0", "node-1"))
-    game.wait(14, "node-0")
-    assert game.order("node-0") is Order.TRAIN
-    game.wait(2, "node-0")
-    assert game.orders("node-0").lost == ("node-1",)
-
-
-def test_a_takeover_is_never_less_patient_than_the_job() -> None:
-    game = succeeded_by(played("node-0", "node-1", limits=Limits(silence=timedelta(seconds=60))))
-    game.wait(59, "node-0")
+@pytest.mark.parametrize(
+    ("limits", "patience"),
+    [(Limits(), 15), (Limits(silence=timedelta(seconds=60)), 60)],
+    ids=["the time of a takeover", "a more patient job"],
+)
+def test_a_member_that_does_not_come_is_lost_in_time(limits: Limits, patience: int) -> None:
+    game = succeeded_by(played("node-0", "node-1", limits=limits))
+    game.wait(patience - 1, "node-0")
     assert game.order("node-0") is Order.TRAIN
     game.wait(2, "node-0")
     assert game.orders("node-0").lost == ("node-1",)

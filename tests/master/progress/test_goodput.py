@@ -20,7 +20,20 @@ from elasticjob.master.progress import goodput
 from elasticjob.master.progress.goodput import Cause
 from elasticjob.master.state.errors import RequestError
 from elasticjob.master.state.node import Phase
-from lab.virtual.master import START, Played, Step, failure, join, leave, played, pod, report, wait, watch
+from lab.virtual.master import (
+    START,
+    Played,
+    Step,
+    act,
+    failure,
+    join,
+    leave,
+    played,
+    pod,
+    report,
+    wait,
+    watch,
+)
 
 NAMES = [f"node-{index}" for index in range(4)]
 
@@ -30,31 +43,26 @@ def seconds(game: Played) -> dict[str, float]:
     return {cause: round(amount, 3) for cause, amount in game.job.account.seconds.items() if amount > 1e-6}
 
 
-def told(game: Played, name: str, **spent: float) -> None:
-    """Let a worker report how long it has been in each phase."""
+@act
+def work(game: Played, /, name: str, **spent: float) -> None:
+    """A worker reports how long it has been in each phase."""
     times = [spent.get(doing.value, 0.0) for doing in Doing] + [spent.get("saving", 0.0)]
     state = WorkerState(local_rank=0, doing=Doing.COMPUTING, spent=tuple(times))
     life, number = f"{name}-life", game.job.round
     game.ask(Report(node=name, incarnation=life, round=number, workers=(state,)))
 
 
-def work(name: str, **spent: float) -> Step:
-    return lambda game: told(game, name, **spent)
-
-
-def unseen(seconds: float) -> Step:
+@act
+def unseen(game: Played, seconds: float) -> None:
     """Time passes, and the master looks at nothing meanwhile."""
-    return lambda game: setattr(game, "now", game.now + timedelta(seconds=seconds))
+    game.now += timedelta(seconds=seconds)
 
 
-def another_master(away: timedelta) -> Step:
+@act
+def another_master(game: Played, away: timedelta) -> None:
     """A master that knows nothing of the time for which the last one was away."""
-
-    def restored(game: Played) -> None:
-        game.now += away
-        game.job = restore(snapshot(game.job), game.job.spec, game.now)
-
-    return restored
+    game.now += away
+    game.job = restore(snapshot(game.job), game.job.spec, game.now)
 
 
 def suspended(game: Played) -> None:
@@ -248,7 +256,7 @@ def test_all_seconds_together_are_those_of_all_workers(events: list[tuple[str, A
                 case "leaves":
                     game.ask(leave(about, job.round, planned=True))
                 case "reports":
-                    told(game, about, computing=1)
+                    game.play(work(about, computing=1))
                 case "is deleted":
                     pods.pop(about, None)
                     game.see(*pods.values())

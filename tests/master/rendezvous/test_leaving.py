@@ -13,6 +13,7 @@ from elasticjob.master.state.node import Phase
 from lab.virtual.master import (
     Played,
     Step,
+    act,
     cut,
     finish,
     forms,
@@ -52,14 +53,11 @@ def nobody_leaves(game: Played) -> None:
     assert game.job.leaving == {}
 
 
-def left(*names: str) -> Step:
+@act
+def left(game: Played, *names: str) -> None:
     """The world ends, and these have left it."""
-
-    def look(game: Played) -> None:
-        assert game.job.ending
-        assert game.job.ending.left == names
-
-    return look
+    assert game.job.ending
+    assert game.job.ending.left == names
 
 
 HISTORIES: dict[str, tuple[Callable[[str], Join], dict[str, Any], tuple[Step, ...]]] = {

@@ -17,6 +17,7 @@ from elasticjob.master.state.node import Phase
 from lab.virtual.master import (
     Played,
     Step,
+    act,
     cut,
     finish,
     forms,
@@ -78,21 +79,16 @@ ON: dict[str, Any] = {"order": Order.TRAIN}
 ANEW: dict[str, Any] = {"order": Order.REGROUP}
 
 
-def is_in(name: str, phase: Phase) -> Step:
-    def look(game: Played) -> None:
-        assert game.job.nodes[name].phase is phase
-
-    return look
+@act
+def is_in(game: Played, name: str, phase: Phase) -> None:
+    assert game.job.nodes[name].phase is phase
 
 
-def ages(*rounds: int) -> Step:
+@act
+def ages(game: Played, *rounds: int) -> None:
     """The rounds since which the members of the last world have its state, in rank order."""
-
-    def look(game: Played) -> None:
-        assert game.job.world
-        assert [member.since for member in game.job.world.members] == [*rounds]
-
-    return look
+    assert game.job.world
+    assert [member.since for member in game.job.world.members] == [*rounds]
 
 
 HISTORIES: dict[str, tuple[int, dict[str, Any], tuple[Step, ...]]] = {

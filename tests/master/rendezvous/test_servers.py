@@ -22,7 +22,6 @@ from elasticjob.master.handlers import nodes
 from elasticjob.master.rendezvous import servers
 from elasticjob.master.shards import book
 from elasticjob.master.shards import ledger as ledgers
-from elasticjob.master.state.node import Phase as PodPhase
 from elasticjob.master.state.scaling import Scaling, Target
 from lab.virtual.master import Played, pod
 
@@ -32,9 +31,9 @@ POSITION = Position(dataset=Dataset(name="records", size=100, shard=10), next=3,
 
 @dataclass
 class Server:
-    """A server as the library plays it."""
+    """A server as the library plays it: what it says of itself has the names of the request."""
 
-    place: int
+    index: int
     life: int = 0
     holds: int = 0
     gone: int = 0
@@ -43,26 +42,29 @@ class Server:
     written: int = 0
     found: Kept | None = None
     error: str = ""
-    seen: Plane = field(default_factory=Plane)
+    plane: Plane = field(default_factory=Plane)
 
-    @property
-    def pod(self) -> str:
-        return f"digits-ps-{self.place}" + (f"-{self.life}" if self.life else "")
-
-    @property
-    def incarnation(self) -> str:
-        return f"{self.pod}-process"
+    def __post_init__(self) -> None:
+        self.node = f"digits-ps-{self.index}"
+        self.pod = f"{self.node}-{self.life}" if self.life else self.node
+        self.incarnation, self.address = f"{self.pod}-process", f"{self.pod}:1"
 
 
 @dataclass
 class Worker:
-    """A worker as the library plays it: what it is told, and what it sends to."""
+    """A worker as the library plays it: what it says of itself, and the version that it sends to."""
 
-    name: str
+    node: str
     uses: int = 0
     drained: int = 0
-    prepared: int | None = None
-    finished: int | None = None
+    prepares: bool = False
+    prepared: int = 0
+    finishes: bool = False
+    finished: int = 0
+
+    @property
+    def incarnation(self) -> str:
+        return self.node
 
 
 class Site:
@@ -87,52 +89,31 @@ class Site:
         self.list_pods()
         return server
 
+    def lose(self, pod: str) -> Plane:
+        """A server is gone, and all others go on until it is missed."""
+        del self.servers[pod]
+        return self.round(8)
+
     def list_pods(self) -> None:
         listed = [
-            pod(f"digits-ps-{s.place}", PodPhase.RUNNING, name=s.pod, role="ps", relaunch=s.life)
-            for s in self.servers.values()
+            pod(each.node, name=each.pod, role="ps", relaunch=each.life) for each in self.servers.values()
         ]
         self.game.job = nodes.observe(self.game.job, listed, self.game.now)
 
     def serve(self, server: Server) -> Plane:
         """Let a server say that it is there, and do what it is told."""
-        plane = self.told(
-            Serve(
-                node=f"digits-ps-{server.place}",
-                incarnation=server.incarnation,
-                pod=server.pod,
-                index=server.place,
-                address=f"{server.pod}:1",
-                holds=server.holds,
-                gone=server.gone,
-                copies=server.copies,
-                copied=server.copied,
-                written=server.written,
-                found=server.found,
-                error=server.error,
-            )
-        )
+        plane = self.told(msgspec.convert(server, Serve, from_attributes=True))
         if plane.phase is Phase.SAVE:
             server.copied = plane.saves
         after = [each.incarnation for each in plane.next_servers]
         if plane.phase is Phase.MOVE and server.incarnation in after and server.gone != plane.next_version:
             server.holds = plane.next_version
-        server.seen = plane
+        server.plane = plane
         return plane
 
     def follow(self, worker: Worker) -> Plane:
         """Let a worker come to its boundary."""
-        plane = self.told(
-            Follow(
-                node=worker.name,
-                incarnation=worker.name,
-                drained=worker.drained,
-                prepares=worker.prepared is not None,
-                prepared=worker.prepared or 0,
-                finishes=worker.finished is not None,
-                finished=worker.finished or 0,
-            )
-        )
+        plane = self.told(msgspec.convert(worker, Follow, from_attributes=True))
         if plane.phase in (Phase.STEADY, Phase.PREPARE):
             worker.uses = plane.version
         elif plane.next_version or plane.saves:
@@ -250,8 +231,7 @@ def test_an_older_pod_that_comes_back_does_not_serve_again(site: Site) -> None:
 
 
 def test_a_lost_server_is_replaced_at_its_place(site: Site) -> None:
-    del site.servers["digits-ps-1"]
-    site.round(8)
+    site.lose("digits-ps-1")
     assert site.game.job.parameters.phase is Phase.STEADY
     site.start(1, life=1)
     assert site.round().version == 2
@@ -284,15 +264,14 @@ def test_a_worker_that_is_not_heard_is_not_waited_for(site: Site) -> None:
     gone = site.workers.pop("worker-1")
     site.start(1, life=1)
     assert site.round(2).phase is Phase.DRAIN
-    site.game.ask(Depart(node=gone.name, incarnation=gone.name))
+    site.game.ask(Depart(node=gone.node, incarnation=gone.incarnation))
     assert site.round().version == 2
 
 
 def test_the_next_cluster_that_loses_a_server_is_given_up(site: Site) -> None:
     new = site.start(1, life=1)
     assert site.serve(new).phase is Phase.DRAIN
-    del site.servers[new.pod]
-    assert site.round(8).offered == 2
+    assert site.lose(new.pod).offered == 2
     assert site.game.job.parameters.phase is Phase.STEADY
     assert site.serving == ["digits-ps-0", "digits-ps-1", "digits-ps-2"]
 
@@ -317,7 +296,7 @@ def test_surplus_servers_that_never_reported_may_go_at_once() -> None:
 
 def test_a_change_waits_until_workers_are_prepared_and_they_train_meanwhile(site: Site) -> None:
     for worker in site.workers.values():
-        worker.prepared = 0
+        worker.prepares = True
     site.round()
     site.want(0, 1)
     plane = site.round()
@@ -329,7 +308,7 @@ def test_a_change_waits_until_workers_are_prepared_and_they_train_meanwhile(site
 
 
 def test_a_change_does_not_wait_for_ever_for_a_worker_that_prepares(site: Site) -> None:
-    site.workers["worker-0"].prepared = 0
+    site.workers["worker-0"].prepares = True
     site.round()
     site.want(0, 1)
     assert site.round(9).phase is Phase.PREPARE
@@ -340,10 +319,8 @@ def test_a_change_does_not_wait_for_ever_for_a_worker_that_prepares(site: Site) 
 def apply_one_shard(site: Site) -> int:
     """Let a consumer apply a shard; return how many of the dataset are done."""
     who = Consumer(node="worker-0", worker="0", life=1)
-    data = Dataset(name="records", size=100, shard=10)
     game = site.game
-    opened = Open(consumer=who, dataset=data, opening=game.job.shards.mark + 1)
-    game.ask(opened)
+    game.ask(Open(consumer=who, dataset=POSITION.dataset, opening=game.job.shards.mark + 1))
     save_book(site)
     game.ask(Lease(consumer=who, dataset="records"))
     [held] = next(ledgers.everyone(game.job.shards.datasets["records"])).leases
@@ -386,7 +363,7 @@ def test_a_save_stops_the_workers_and_has_the_position_of_the_stop(site: Site) -
 
 
 def test_a_checkpoint_counts_when_the_chief_has_finished_it(site: Site) -> None:
-    site.workers["worker-0"].finished = 0
+    site.workers["worker-0"].finishes = True
     site.round()
     number = save(site)
     plane = site.round()
@@ -405,8 +382,7 @@ def test_a_loss_without_copies_takes_all_back_to_the_checkpoint(site: Site) -> N
     assert apply_one_shard(site) == 20
     site.want(0, 1)  # the members know that they have no copies from their next cluster on
     site.round()
-    del site.servers["digits-ps-1"]
-    site.round(8)
+    site.lose("digits-ps-1")
     site.start(1, life=1).copies = False
     plane = site.serve(site.servers["digits-ps-1-1"])
     assert (plane.phase, plane.restores) == (Phase.DRAIN, number)
@@ -430,8 +406,7 @@ def test_a_damaged_checkpoint_is_left_for_the_older_one_that_servers_find(site: 
     site.round()
     site.want(0, 1)
     site.round()
-    del site.servers["digits-ps-1"]
-    site.round(8)
+    site.lose("digits-ps-1")
     new = site.start(1, life=1)
     plane = site.serve(new)
     assert plane.restores == newest
@@ -478,8 +453,7 @@ def test_what_a_server_cannot_write_is_a_finding_until_it_can(site: Site) -> Non
 
 def test_a_loss_without_copies_or_checkpoint_begins_anew(site: Site) -> None:
     apply_one_shard(site)
-    del site.servers["digits-ps-1"]
-    site.round(8)
+    site.lose("digits-ps-1")
     site.start(1, life=1).gone = 2
     assert site.round().version == 3
     assert site.game.job.parameters.restored == 3
@@ -489,17 +463,14 @@ def test_a_loss_without_copies_or_checkpoint_begins_anew(site: Site) -> None:
 def test_a_save_is_given_up_if_a_server_is_lost(site: Site) -> None:
     save(site)
     site.servers["digits-ps-2"].written = 0
-    del site.servers["digits-ps-2"]
-    plane = site.round(8)
+    plane = site.lose("digits-ps-2")
     assert (plane.saves, plane.kept) == (0, 0)
 
 
 def test_servers_of_a_new_job_begin_with_the_checkpoint_that_all_of_them_see() -> None:
     site = Site()
-    data = Dataset(name="records", size=100, shard=10)
-    kept = Kept(number=7, positions=(Position(dataset=data, next=3, applied=30),))
     for place in range(3):
-        site.start(place).found = kept
+        site.start(place).found = Kept(number=7, positions=(POSITION,))
     plane = site.round()
     assert (plane.phase, plane.kept, plane.restored) == (Phase.STEADY, 7, plane.version)
     assert site.game.job.shards.datasets["records"].applied == 30
@@ -544,15 +515,18 @@ class Histories(RuleBasedStateMachine):
     def a_pod_starts(self, place: int, life: int) -> None:
         self.site.start(place, life)
 
+    def one(self, data: st.DataObject) -> Server:
+        return self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))]
+
     @precondition(lambda self: self.site.servers)
     @rule(data=st.data())
     def a_server_is_lost(self, data: st.DataObject) -> None:
-        del self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))]
+        del self.site.servers[self.one(data).pod]
 
     @precondition(lambda self: self.site.servers)
     @rule(data=st.data())
     def a_server_is_heard(self, data: st.DataObject) -> None:
-        self.site.serve(self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))])
+        self.site.serve(self.one(data))
 
     @rule(name=st.sampled_from(["worker-0", "worker-1"]))
     def a_worker_is_at_its_boundary(self, name: str) -> None:
@@ -577,33 +551,31 @@ class Histories(RuleBasedStateMachine):
     @rule(chief=st.booleans())
     def a_save(self, chief: bool) -> None:
         for worker in self.site.workers.values():
-            worker.finished = 0 if chief else None
+            worker.finishes, worker.finished = chief, 0
         self.site.game.ask(Save(node="worker-0", incarnation="worker-0"))
 
     @precondition(lambda self: self.site.servers)
     @rule(data=st.data())
     def a_server_has_written(self, data: st.DataObject) -> None:
-        server = self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))]
+        server = self.one(data)
         server.written = server.copied
 
     @precondition(lambda self: self.site.servers)
     @rule(data=st.data(), copies=st.booleans())
     def a_server_has_copies_or_not(self, data: st.DataObject, copies: bool) -> None:
-        self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))].copies = copies
+        self.one(data).copies = copies
 
     @precondition(lambda self: self.site.servers)
     @rule(data=st.data())
     def values_are_gone(self, data: st.DataObject) -> None:
-        server = self.site.servers[data.draw(st.sampled_from(sorted(self.site.servers)))]
-        server.gone = server.seen.next_version
+        server = self.one(data)
+        server.gone = server.plane.next_version
 
     @rule()
     def all_are_heard(self) -> None:
-        takeover = (
-            self.site.game.job.spec.limits.takeover
-        )  # who is lost beside a new master may be named so long
+        takeover = self.site.game.job.spec.limits.takeover  # a new master may name the lost so long
         self.site.round(int(takeover.total_seconds() / BEAT) + 4)
-        present = {server.place for server in self.site.servers.values()}
+        present = {server.index for server in self.site.servers.values()}
         wanted = set(self.site.game.job.scaling.placed.servers or ())
         if wanted <= present:
             found = self.site.game.job.parameters
@@ -630,7 +602,7 @@ class Histories(RuleBasedStateMachine):
         """A worker that is heard uses the present cluster, or waits."""
         job = self.site.game.job
         for worker in self.site.workers.values():
-            if worker.uses and worker.name in job.parameters.followers:
+            if worker.uses and worker.node in job.parameters.followers:
                 assert worker.uses == job.parameters.current.version
 
 

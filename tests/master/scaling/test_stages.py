@@ -47,6 +47,12 @@ class Master:
     now: datetime = NOW
     made: list[str] = field(default_factory=list)
 
+    def question(self, seconds: float, plan: Change = GROW) -> Facts:
+        """The question that is asked in this time."""
+        found = self.pass_(seconds, plan)
+        assert found is not None
+        return found
+
     def pass_(self, seconds: float, plan: Change = GROW) -> Facts | None:
         """Let time pass, second by second, until a question is asked."""
         for _ in range(int(seconds)):
@@ -64,37 +70,22 @@ def master(scaling: Scaling = SETTLED, sizes: JobFacts = ELASTIC, **more: Any) -
     return Master(Job(spec=Spec(job="digits", sizes=sizes), scaling=scaling, **more))
 
 
-@pytest.mark.parametrize(
-    ("scaling", "sizes", "asked"),
-    [
-        (SETTLED, ELASTIC, True),
-        (SETTLED.but(placed=Target(open=("x",))), ELASTIC, False),
-        (
-            SETTLED.but(placed=Target(sizes={"worker": 2}, open=(f"digits-auto-{MARK}-1",)), planned=NOW),
-            ELASTIC,
-            True,
-        ),
-        (SETTLED.but(placed=Target(sizes={"worker": 2}, open=("x",)), planned=NOW), ELASTIC, False),
-        (SETTLED, ELASTIC.but(mode=Mode.MANUAL), False),
-        (SETTLED.but(records=()), ELASTIC, False),
-        (Scaling(), ELASTIC, True),
-        (Scaling(), ELASTIC.but(mode=Mode.MANUAL), True),
-        (Scaling(placed=Target(begun=True)), ELASTIC, False),
-        (Scaling(), ELASTIC.but(roles={"worker": Role(count=2)}), False),
-    ],
-    ids=[
-        "runs",
-        "a plan is open",
-        "ours, and a node is missing",
-        "theirs",
-        "manual",
-        "no records",
-        "start",
-        "manual start",
-        "begun",
-        "sized",
-    ],
-)
+OURS, THEIRS = (Target(sizes={"worker": 2}, open=(name,)) for name in (f"digits-auto-{MARK}-1", "x"))
+ASKED: dict[str, tuple[Scaling, JobFacts, bool]] = {
+    "runs": (SETTLED, ELASTIC, True),
+    "a plan is open": (SETTLED.but(placed=Target(open=("x",))), ELASTIC, False),
+    "ours, and a node is missing": (SETTLED.but(placed=OURS, planned=NOW), ELASTIC, True),
+    "theirs": (SETTLED.but(placed=THEIRS, planned=NOW), ELASTIC, False),
+    "manual": (SETTLED, ELASTIC.but(mode=Mode.MANUAL), False),
+    "no records": (SETTLED.but(records=()), ELASTIC, False),
+    "start": (Scaling(), ELASTIC, True),
+    "manual start": (Scaling(), ELASTIC.but(mode=Mode.MANUAL), True),
+    "begun": (Scaling(placed=Target(begun=True)), ELASTIC, False),
+    "sized": (Scaling(), ELASTIC.but(roles={"worker": Role(count=2)}), False),
+}
+
+
+@pytest.mark.parametrize(("scaling", "sizes", "asked"), ASKED.values(), ids=ASKED)
 def test_when_it_is_asked(scaling: Scaling, sizes: JobFacts, asked: bool) -> None:
     assert (stages.question(master(scaling, sizes).job, NOW) is not None) is asked
 
@@ -102,7 +93,7 @@ def test_when_it_is_asked(scaling: Scaling, sizes: JobFacts, asked: bool) -> Non
 def test_the_first_plan_has_a_name_that_is_the_same_whoever_makes_it() -> None:
     first, second = master(Scaling()), master(Scaling())
     for each in (first, second):
-        assert each.pass_(10) is not None
+        each.question(10)
     assert first.made == second.made == [f"digits-start-{MARK}"]
     assert first.job.scaling.stage is Stage.WORKER_INITIAL
 
@@ -114,9 +105,7 @@ def test_a_plan_is_followed_by_a_pause_and_the_next_has_the_next_number() -> Non
     began = played.now
     placed = played.job.scaling.placed.but(sizes={"worker": 2})
     played.job = played.job.but(scaling=played.job.scaling.but(placed=placed, judged=2))
-    question = played.pass_(100, Change({"worker": Group(3)}, reason="three"))
-    assert question is not None
-    assert not question.settled
+    assert not played.question(100, Change({"worker": Group(3)}, reason="three")).settled
     assert played.now - began == played.job.spec.limits.pace.ask
     assert played.made == [f"digits-auto-{MARK}-1", f"digits-auto-{MARK}-2"]
 
@@ -134,9 +123,7 @@ def test_a_master_that_takes_over_without_the_snapshot_goes_on_from_the_plans() 
     placed = placed_of(None, written, "digits", MARK)
     assert (placed.begun, placed.number, set(placed.open)) == (True, 7, set(NAMES))
     played = master(SETTLED.but(placed=placed.but(open=(), sizes={"worker": 1}, planned=NOW)))
-    question = played.pass_(1)
-    assert question is not None
-    assert not question.settled
+    assert not played.question(1).settled
     assert played.made[0] == f"digits-auto-{MARK}-8"
 
 
@@ -156,11 +143,8 @@ def test_a_restored_job_has_its_times_moved() -> None:
     gap = timedelta(hours=3)
     before = SETTLED.but(demand={"worker": Demand(risen=NOW)}, cuts={"a": NOW}, planned=NOW)
     after = before.shift(gap)
-    assert (after.planned, after.cuts, after.demand["worker"].risen) == (
-        NOW + gap,
-        {"a": NOW + gap},
-        NOW + gap,
-    )
+    later = NOW + gap
+    assert (after.planned, after.cuts, after.demand["worker"].risen) == (later, {"a": later}, later)
     assert [b.at - a.at for a, b in zip(before.records, after.records, strict=True)] == [gap] * 3
     assert after.held is None
 
@@ -181,8 +165,5 @@ USES = tuple(
 def test_nodes_that_wait_for_a_machine_are_told() -> None:
     pends = Node(name="digits-worker-1", role="worker", phase=Phase.PENDING, pends=NOW, resource={"cpu": "2"})
     runs = Node(name="digits-worker-0", role="worker", phase=Phase.RUNNING, usage=Usage(cpu=1, memory=1))
-    question = master(nodes=Roster([pends, runs])).pass_(1)
-    assert question is not None
-    assert [(w.name, w.since, w.resource.manifest()) for w in question.waiting] == [
-        ("digits-worker-1", NOW, {"cpu": "2"})
-    ]
+    [waits] = master(nodes=Roster([pends, runs])).question(1).waiting
+    assert (waits.name, waits.since, waits.resource.manifest()) == ("digits-worker-1", NOW, {"cpu": "2"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import aiohttp
 import msgspec
 import pytest
 
-from elasticjob.api.rpc.message import MSGPACK, Problem
+from elasticjob.api.rpc.message import MSGPACK, Problem, Request
 from elasticjob.api.rpc.nodes import Order, Orders, Watch
 from elasticjob.api.rpc.rendezvous import Join, World
 from elasticjob.api.sizes.role import Range
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.master.durable.store import File, Nowhere, StoreError, restore
+from elasticjob.master.durable.store import File, Nowhere, Store, StoreError, restore
 from elasticjob.master.serving.http import Server
 from elasticjob.master.serving.saving import PAUSE
 from elasticjob.master.serving.server import Master
@@ -54,13 +55,22 @@ class Agents:
             return response.status, await response.text()
 
 
+@asynccontextmanager
+async def serving(store: Store | None = None, token: str = TOKEN, **spec: Any) -> AsyncIterator[Agents]:
+    """A master of a new job, whose state goes to a store, and a client of it."""
+    clock = VirtualClock()
+    job = Job(spec=Spec(job="digits", **spec), gathering=clock.now())
+    async with (
+        Master(job, token, store or Nowhere(), clock=clock) as master,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Agents(master, clock, session)
+
+
 @pytest.fixture
 async def agents() -> AsyncIterator[Agents]:
-    clock = VirtualClock()
-    spec = Spec(job="digits", bounds=Range(least=1, most=2))
-    job = Job(spec=spec, gathering=clock.now())
-    async with Master(job, TOKEN, Nowhere(), clock=clock) as master, aiohttp.ClientSession() as session:
-        yield Agents(master, clock, session)
+    async with serving(bounds=Range(least=1, most=2)) as found:
+        yield found
 
 
 async def world_of_two(agents: Agents) -> World:
@@ -181,17 +191,15 @@ async def test_message_pack_travels_as_well(agents: Agents) -> None:
         assert response.content_type == "application/json"
 
 
-LONG = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "wait": 1e300})
-LATER = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "seen": 2**62})
-FAR = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "round": 2**53})
-JUMP = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "seen": 2**53})
-LONG_NAME = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "node": "n" * 254})
-NO_LIFE = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "incarnation": ""})
-BACKWARDS = msgspec.json.encode({**msgspec.to_builtins(report("node-0", 1, 1)), "progress": {"step": -1}})
+def odd(request: Request[Any], **fields: Any) -> bytes:
+    """The body of a request that no client would send."""
+    return msgspec.json.encode({**msgspec.to_builtins(request), **fields})
+
+
+ONE = watch("node-0")
 DEEP = b'{"node":"node-0","mood":' + b"[" * 100_000
 DEEP_PACK = b"\x81\xa4mood" + b"\x91" * 100_000
 PACK = {"Content-Type": MSGPACK}
-NOBODY = msgspec.json.encode({**msgspec.to_builtins(join("node-0")), "slots": 0})
 WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
     "token": ("nodes/watch", b"{}", {"Authorization": "Bearer no"}, 401, "unauthenticated", "Bearer"),
     "no token": ("nodes/watch", b"{}", {"Authorization": ""}, 401, "unauthenticated", "Secret"),
@@ -206,14 +214,21 @@ WRONG: dict[str, tuple[str, bytes, dict[str, str], int, str, str]] = {
     ),
     "form": ("nodes/watch", b"{", {}, 400, "malformed", "truncated"),
     "field": ("nodes/watch", b'{"node": 3}', {}, 400, "malformed", "$.node"),
-    "wait": ("nodes/watch", LONG, {}, 400, "malformed", "$.wait"),
-    "slots": ("rendezvous/join", NOBODY, {}, 400, "malformed", "$.slots"),
-    "version": ("nodes/watch", LATER, {}, 400, "malformed", "$.seen"),
-    "version of no master": ("nodes/watch", JUMP, {}, 409, "refused", "the job is at 1"),
-    "round of no master": ("nodes/watch", FAR, {}, 409, "refused", "but the job is at 0"),
-    "long name": ("nodes/watch", LONG_NAME, {}, 400, "malformed", "$.node"),
-    "no incarnation": ("nodes/watch", NO_LIFE, {}, 400, "malformed", "$.incarnation"),
-    "step below 0": ("nodes/report", BACKWARDS, {}, 400, "malformed", "$.progress.step"),
+    "wait": ("nodes/watch", odd(ONE, wait=1e300), {}, 400, "malformed", "$.wait"),
+    "slots": ("rendezvous/join", odd(join("node-0"), slots=0), {}, 400, "malformed", "$.slots"),
+    "version": ("nodes/watch", odd(ONE, seen=2**62), {}, 400, "malformed", "$.seen"),
+    "version of no master": ("nodes/watch", odd(ONE, seen=2**53), {}, 409, "refused", "the job is at 1"),
+    "round of no master": ("nodes/watch", odd(ONE, round=2**53), {}, 409, "refused", "but the job is at 0"),
+    "long name": ("nodes/watch", odd(ONE, node="n" * 254), {}, 400, "malformed", "$.node"),
+    "no incarnation": ("nodes/watch", odd(ONE, incarnation=""), {}, 400, "malformed", "$.incarnation"),
+    "step below 0": (
+        "nodes/report",
+        odd(report("node-0", 1, 1), progress={"step": -1}),
+        {},
+        400,
+        "malformed",
+        "$.progress.step",
+    ),
     "brackets": ("nodes/watch", b"[" * 100_000, {}, 400, "malformed", "nodes/watch: "),
     "depth": ("nodes/watch", DEEP, {}, 400, "malformed", "nested deeper than it can be read"),
     "depth of MessagePack": ("nodes/watch", DEEP_PACK, PACK, 400, "malformed", "nested deeper"),
@@ -247,9 +262,7 @@ async def test_a_token_that_is_no_text_is_a_wrong_token(agents: Agents) -> None:
 
 
 async def test_without_a_token_nobody_is_let_in() -> None:
-    job = Job(spec=Spec(job="digits"))
-    async with Master(job, "", Nowhere(), clock=VirtualClock()) as master, aiohttp.ClientSession() as session:
-        found = Agents(master, VirtualClock(), session)
+    async with serving(token="") as found:
         for header in ("Bearer", "Bearer ", ""):
             assert (await found.call(watch("node-0"), Authorization=header)).status == 401
 
@@ -304,8 +317,7 @@ async def test_pages_and_calls_may_share_a_connection(agents: Agents) -> None:
 
 
 async def test_fields_of_a_newer_peer_are_ignored(agents: Agents) -> None:
-    body = msgspec.json.encode({**msgspec.to_builtins(watch("node-0")), "mood": "good"})
-    async with agents.post("nodes/watch", body) as response:
+    async with agents.post("nodes/watch", odd(ONE, mood="good")) as response:
         assert response.status == 200
 
 
@@ -356,26 +368,24 @@ async def test_pages_say_how_the_job_goes(agents: Agents) -> None:
 
 async def test_the_snapshot_is_written_when_a_world_changes_and_at_the_end(tmp_path: Path) -> None:
     store = File(tmp_path / "job.json")
-    clock = VirtualClock()
-    job = Job(spec=Spec(job="digits"), gathering=clock.now())
-    async with Master(job, TOKEN, store, clock=clock) as master:
-        world = await master.ask(join("node-0"))
+    async with serving(store) as agents:
+        world = await agents.master.ask(join("node-0"))
         await until(lambda: (tmp_path / "job.json").exists())
-        await master.ask(report("node-0", 1, 7))
-    found = restore(await store.load(), job.spec, clock.now())
+        await agents.master.ask(report("node-0", 1, 7))
+    found = restore(await store.load(), agents.master.job.spec, agents.clock.now())
     assert found.world == world
     assert found.training.progress is not None
     assert found.training.progress.step == 7
 
 
 async def test_a_node_that_has_finished_has_under_the_next_master_too(tmp_path: Path) -> None:
-    file, clock = tmp_path / "job.json", VirtualClock()
-    job = Job(spec=Spec(job="digits", bounds=Range(least=2, most=2)), gathering=clock.now())
+    file = tmp_path / "job.json"
+    async with serving(File(file), bounds=Range(least=2, most=2)) as agents:
+        master, clock = agents.master, agents.clock
 
-    def kept(name: str) -> bool:
-        return file.exists() and restore(file.read_bytes(), job.spec, clock.now()).nodes[name].finished
+        def kept(name: str) -> bool:
+            return restore(file.read_bytes(), master.job.spec, clock.now()).nodes[name].finished
 
-    async with Master(job, TOKEN, File(file), clock=clock) as master:
         await asyncio.gather(*(master.ask(join(name)) for name in NAMES))
         await until(file.exists)
         await clock.advance(2)
@@ -385,9 +395,8 @@ async def test_a_node_that_has_finished_has_under_the_next_master_too(tmp_path: 
 
 
 async def test_a_master_that_was_stopped_gives_nobody_up() -> None:
-    clock = VirtualClock()
-    job = Job(spec=Spec(job="digits"), gathering=clock.now())
-    async with Master(job, TOKEN, Nowhere(), clock=clock) as master:
+    async with serving() as agents:
+        master, clock = agents.master, agents.clock
         await master.ask(watch("node-0"))
         await master.ask(join("node-0"))
         await clock.advance(0.25)
@@ -417,33 +426,30 @@ class Stubborn:
 
 @pytest.mark.parametrize("error", [StoreError("no room"), ZeroDivisionError("a defect")])
 async def test_a_store_that_fails_holds_nobody_up_and_is_tried_again(error: Exception) -> None:
-    store, clock = Stubborn(error=error), VirtualClock()
-    job = Job(spec=Spec(job="digits"), gathering=clock.now())
-    async with Master(job, TOKEN, store, clock=clock) as master:
-        assert (await master.ask(join("node-0"))).round == 1
-        await clock.advance(2)
+    store = Stubborn(error=error)
+    async with serving(store) as agents:
+        assert (await agents.master.ask(join("node-0"))).round == 1
+        await agents.clock.advance(2)
         assert len(store.saved) == 1
 
 
 async def test_a_store_that_fails_for_long_is_an_alarm(caplog: pytest.LogCaptureFixture) -> None:
-    store, clock = Stubborn(failures=9), VirtualClock()
-    job = Job(spec=Spec(job="digits"), gathering=clock.now())
-    async with Master(job, TOKEN, store, clock=clock) as master, aiohttp.ClientSession() as session:
-        found = Agents(master, clock, session)
-        await master.ask(join("node-0"))
-        await clock.advance(3)
-        assert 'elasticjob_snapshot_unsaved_seconds{job="digits"} 3.0' in (await found.get("/metrics"))[1]
-        await clock.advance(130)
+    store = Stubborn(failures=9)
+    async with serving(store) as agents:
+        await agents.master.ask(join("node-0"))
+        await agents.clock.advance(3)
+        assert 'elasticjob_snapshot_unsaved_seconds{job="digits"} 3.0' in (await agents.get("/metrics"))[1]
+        await agents.clock.advance(130)
         assert store.saved
-        assert 'elasticjob_snapshot_unsaved_seconds{job="digits"} 0.0' in (await found.get("/metrics"))[1]
+        assert 'elasticjob_snapshot_unsaved_seconds{job="digits"} 0.0' in (await agents.get("/metrics"))[1]
     levels = [record.levelname for record in caplog.records if "is not saved" in record.message]
     assert levels == ["WARNING"] * 7 + ["ERROR"] * 2
 
 
 async def test_a_heartbeat_alone_is_nothing_to_save() -> None:
-    store, clock = Stubborn(failures=0), VirtualClock()
-    job = Job(spec=Spec(job="digits"), gathering=clock.now())
-    async with Master(job, TOKEN, store, clock=clock) as master:
+    store = Stubborn(failures=0)
+    async with serving(store) as agents:
+        master, clock = agents.master, agents.clock
         await master.ask(watch("node-0"))
         await master.ask(join("node-0"))
         await clock.advance(1)

@@ -9,21 +9,19 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 
 from elasticjob.api.rpc.nodes import Watch
 from elasticjob.api.sizes.role import Range
 from elasticjob.kube.clock import VirtualClock
-from elasticjob.master.durable.store import Nowhere
 from elasticjob.master.handlers import dispatch, nodes
-from elasticjob.master.serving.server import Master
 from elasticjob.master.serving.shell import Shell
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job, Spec
 from lab.virtual.master import join, leave, report, watch
 from tests.kit.kube.stub import until
+from tests.master.serving.test_server import serving
 from tests.master.serving.test_thousands import Crowd
 
 TOKEN = "secret"
@@ -143,20 +141,13 @@ async def test_a_tick_that_comes_late_may_fail_too(running: Running, monkeypatch
 
 
 async def test_a_client_hears_500_and_may_ask_on_and_the_page_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = Job(spec=Spec(job="digits"))
     monkeypatch.setitem(dispatch.HANDLERS, type(join("node-0")), broken)
-    async with (
-        Master(job, TOKEN, Nowhere(), clock=VirtualClock()) as master,
-        aiohttp.ClientSession(
-            f"http://{master.address}", headers={"Authorization": f"Bearer {TOKEN}"}
-        ) as session,
-    ):
-        for plain in (True, False):
+    async with serving() as agents:
+        for odd in ({}, {"X-Odd": "1"}):
             for request, status in ((join("node-0"), 500), (watch("node-0"), 200)):
-                body, path = msgspec.json.encode(request), f"/v1/{request.PATH}"
-                async with session.post(path, data=body, headers={} if plain else {"X-Odd": "1"}) as response:
+                body = msgspec.json.encode(request)
+                async with agents.post(request.PATH, body, **odd) as response:
                     assert (response.status, "problem" in response.content_type) == (status, False)
-        async with session.get("/metrics") as response:
-            page = await response.text()
+        _, page = await agents.get("/metrics")
     assert 'elasticjob_failed_passes_total{job="digits",loop="requests"} 2.0' in page
-    await until(lambda: len(master._watching) == 0)
+    await until(lambda: len(agents.master._watching) == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, product
 from typing import Any
 
 import pytest
@@ -120,15 +121,9 @@ def pod(gang: Gang | None, scheduler: str = "") -> Manifest:
 
 
 def difference(found: Manifest, plain: Manifest) -> Manifest:
-    parts = {
-        "labels": (found["metadata"]["labels"], plain["metadata"]["labels"]),
-        "annotations": (found["metadata"]["annotations"], plain["metadata"]["annotations"]),
-        "spec": (found["spec"], plain["spec"]),
-    }
-    added = {
-        part: {key: value for key, value in new.items() if old.get(key) != value}
-        for part, (new, old) in parts.items()
-    }
+    new, old = (each["metadata"] | {"spec": each["spec"]} for each in (found, plain))
+    parts = ("labels", "annotations", "spec")
+    added = {part: {k: v for k, v in new[part].items() if old[part].get(k) != v} for part in parts}
     return {part: more for part, more in added.items() if more}
 
 
@@ -214,11 +209,5 @@ def test_a_gang_is_kept_in_an_annotation() -> None:
 
 @pytest.mark.parametrize("verb", ["get", "create", "patch", "delete"])
 def test_the_operator_may_write_them(verb: str) -> None:
-    held = {
-        (group, plural)
-        for rule in RULES
-        if verb in rule["verbs"]
-        for group in rule["apiGroups"]
-        for plural in rule["resources"]
-    }
-    assert {(kind.group, kind.plural) for api in APIS for kind in api.kinds} <= held
+    held = [product(rule["apiGroups"], rule["resources"]) for rule in RULES if verb in rule["verbs"]]
+    assert {(kind.group, kind.plural) for api in APIS for kind in api.kinds} <= {*chain(*held)}

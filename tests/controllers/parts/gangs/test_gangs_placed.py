@@ -27,6 +27,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
 from lab.clusters.binaries import catalog
 from lab.clusters.namespaces import new_namespace
+from lab.clusters.plane import pretended
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.jobs.site import Site, at_work
 from lab.processes import Process
@@ -100,11 +101,9 @@ def spec(gang: str) -> Manifest:
 
 
 async def room(site: Site, name: str) -> None:
-    """A machine that kwok plays."""
-    offered = {"cpu": "1", "memory": "1Gi", "pods": "10"}
-    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}}
-    status = {"allocatable": offered, "capacity": offered}
-    await site.client.create(NODE, {"metadata": metadata, "status": status})
+    """A machine with one processor."""
+    amounts = {"cpu": "1", "memory": "1Gi", "pods": "10"}
+    await site.client.create(NODE.untyped(), pretended.machine(name, amounts))
 
 
 def bound(site: Site) -> dict[str, str]:
