@@ -29,6 +29,7 @@ from elasticjob.client.goals import state
 from elasticjob.controllers import logs
 from elasticjob.kube.objects.views import EVENT
 from lab.build.objects import view
+from tests.kit.logs import restored
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 KINDS = {
@@ -99,8 +100,9 @@ def test_no_words_of_a_tenant_command_a_terminal(
     command: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def printed(words: str) -> str:
-        logs.configure()
-        COMMANDS[command](words)
+        with restored():
+            logs.configure()
+            COMMANDS[command](words)
         out, err = capsys.readouterr()
         return out + err
 

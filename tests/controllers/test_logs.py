@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 
 from elasticjob.controllers.logs import configure
+from tests.kit.logs import restored
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Put the log of this process back as it was."""
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    root.handlers.clear()
-    yield
-    for handler in root.handlers:
-        handler.close()
-    root.handlers, root.level = before, level
+def log_of_its_own() -> Iterator[None]:
+    with restored():
+        yield
 
 
 def test_an_error_says_in_one_line_what_failed_and_why(tmp_path: Path) -> None:

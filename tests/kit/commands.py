@@ -8,12 +8,14 @@ import typer.main
 from typer.testing import CliRunner, Result
 
 from elasticjob.cli.main import application
+from tests.kit.logs import restored
 
 
 def invoke(*words: object, given: str | None = None) -> Result:
     """Run a command, `given` on its stdin."""
     line = [*map(str, words)]
-    return CliRunner().invoke(application(line), line, input=given)
+    with restored():
+        return CliRunner().invoke(application(line), line, input=given)
 
 
 def click_command(name: str) -> Any:

@@ -30,6 +30,7 @@ from lab.story import (
     printable,
     report,
 )
+from tests.kit.logs import restored
 
 
 @dataclass
@@ -170,6 +171,7 @@ def test_rows_of_a_job_are_there_and_fit_it() -> None:
     ],
 )
 def test_the_command_line_says_what_there_is_instead(flags: list[str], sentence: str) -> None:
-    result = CliRunner().invoke(app, ["chaos", *flags])
+    with restored():
+        result = CliRunner().invoke(app, ["chaos", *flags])
     assert result.exit_code == 2
     assert sentence in " ".join(result.output.split())

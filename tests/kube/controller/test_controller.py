@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -318,7 +319,7 @@ def missing(name: str, kind: str) -> Exception:
 @pytest.mark.parametrize(
     ("error", "within", "results", "logged"),
     [
-        (Conflict(409, "Conflict", "newer"), 0.005, {"requeue": 1, "success": 1}, []),
+        (Conflict(409, "Conflict", "newer"), 0.005, {"requeue": 1, "success": 1}, ["INFO"]),
         (missing("a", "configmaps"), 100, {"success": 1}, []),
         (missing("other", "secrets"), 1, {"error": 1, "success": 1}, ["ERROR"]),
     ],
@@ -331,6 +332,7 @@ async def test_what_an_error_of_the_server_comes_to(
     logged: list[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "elasticjob.kube.controller.controller")
     async with bench(failing(error)) as it:
         await it.changed(item("a"))
         await it.clock.advance(within)
