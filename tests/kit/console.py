@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab import processes
@@ -26,6 +26,9 @@ EXITS = re.compile(r"\s+# exits (\d+)$")
 ANY = "…"
 SLOWEST = 960.0
 """Seconds that a command may take: the longest wait of a page and some."""
+
+LOOK = "kubectl get elasticjobs,jobresources,scaleplans,pods,events --all-namespaces --output wide"
+"""What shows why a command of a page did not end as it should."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,9 @@ async def follow(
         before(command)
         code, printed = await run(command, folder, environment)
         place = f"{page.name}, line {command.line}: $ {command.command}"
-        assert code == command.exits, f"{place}\nexited with {code}:\n{printed}"
+        if code != command.exits:
+            _, cluster = await run(replace(command, command=LOOK), folder, environment)
+            raise AssertionError(f"{place}\nexited with {code}:\n{printed}\nThe cluster then:\n{cluster}")
         shown = "\n".join(command.output)
         assert matches(command.output, printed), f"{place}\nprinted:\n{printed}\nbut the page shows:\n{shown}"
 
