@@ -18,6 +18,7 @@ from typing import Final
 
 from lab.incumbents.compare import differences, explanation, missing_rows
 from lab.incumbents.oracle import INCUMBENT, OURS, Explained, Oracle, Play, Seen
+from lab.processes import end_on_sigterm
 
 LIMIT: Final = 45 * 60.0
 """Seconds for everything."""
@@ -41,6 +42,7 @@ def main(oracles: Sequence[Oracle]) -> int:
     if args.list:
         print(*(f"{oracle.name}: {story}" for oracle, some in chosen.items() for story in some), sep="\n")
         return 0
+    end_on_sigterm()
     left = asyncio.run(compared(chosen, args))
     return 1 if left else 0
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.paths import ROOT
+from lab.processes import end_on_sigterm
 
 FOLDER: Final = Path(__file__).parent
 RECIPE: Final = re.compile(r"^\*\*(?:a|an) ([^*]+)\.\*\* (.*?)\n\n", re.MULTILINE | re.DOTALL)
@@ -137,6 +138,7 @@ def main() -> int:
     chosen = [each for each in recipes() if not options.names or each.folder.name in options.names]
     if options.check:
         return int(False in [check(each) for each in chosen])
+    end_on_sigterm()
     print(f"{'recipe':<22} {'passes':<7} {'CPU s':>6} {'s':>5}  the mistake is seen by")
     outcomes = {each.name: play(each) for each in chosen}
     for name, end in outcomes.items():

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.processes import end_on_sigterm
 from tests.conformance import golden
 from tests.conformance.compare import Difference, differences
 from tests.conformance.known import unexplained
@@ -29,6 +30,7 @@ from tests.conformance.servers import embedded, real
 
 def main() -> int:
     asked = _arguments()
+    end_on_sigterm()
     with _kubeconfig(asked.kubeconfig) as kubeconfig:
         rows = asyncio.run(_compare(kubeconfig, asked.only, record=asked.record))
     print(told(rows))

@@ -33,12 +33,9 @@ def test_each_long_suite_has_a_row() -> None:
 @pytest.mark.parametrize("short", [False, True])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_a_suite_is_there_and_knows_its_flags(row: list[str], short: bool) -> None:
-    make = ["make", "--dry-run", *shlex.split(row[2]), *(shlex.split(row[3]) if short else ())]
-    alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
-    shown = subprocess.run(make, cwd=ROOT, env=alone, capture_output=True, text=True, check=True).stdout
-    programs = re.findall(r"/python ((?:-m )?[a-z./_]+)(.*)", shown) + re.findall(r"(/pytest) (.*)", shown)
-    assert programs
-    for program, words in programs:
+    played = programs(*shlex.split(row[2]), *(shlex.split(row[3]) if short else ()))
+    assert played
+    for program, words in played:
         given = shlex.split(words.partition("||")[0])
         assert [each for each in given if each.startswith("tests/") and not (ROOT / each).exists()] == []
         if program == "-m lab":
@@ -48,6 +45,23 @@ def test_a_suite_is_there_and_knows_its_flags(row: list[str], short: bool) -> No
             text = source(program)
             flags = [each for each in given if each.startswith("--")]
             assert [each for each in flags if not knows(text, each)] == []
+
+
+@pytest.mark.parametrize("target", [*(row[2] for row in ROWS if row[0] != "laws"), "conformance"])
+def test_a_suite_ends_what_it_started_on_sigterm(target: str) -> None:
+    for program, _ in programs(*shlex.split(target)):
+        if program.startswith("-m "):
+            assert re.search(
+                r"end_on_sigterm\(\)|signal\(signal.SIGTERM|benchmarks.commands import", source(program)
+            )
+
+
+def programs(*words: str) -> list[tuple[str, str]]:
+    """Return the programs that a target runs, each with what it is given."""
+    alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
+    make = ["make", "--dry-run", *words]
+    shown = subprocess.run(make, cwd=ROOT, env=alone, capture_output=True, text=True, check=True).stdout
+    return re.findall(r"/python ((?:-m )?[a-z./_]+)(.*)", shown) + re.findall(r"(/pytest) (.*)", shown)
 
 
 def knows(text: str, flag: str) -> bool:
