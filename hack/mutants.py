@@ -280,6 +280,10 @@ def main(arguments: Sequence[str]) -> int:
         sample += [one for one in found if one.name in before] if before else few
     # As lab.processes.end_on_sigterm, of which an import would be of this checkout, not of `--tree`.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    if not sample:
+        parser.error(
+            f"no mutant is chosen: give packages with code, as {', '.join(PACKAGES)}, and a larger sample"
+        )
     with TemporaryDirectory() as folder:
         runner = Runner(sample, Path(folder))
         quiet = ["-qq", "-s", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]

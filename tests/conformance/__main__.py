@@ -48,7 +48,11 @@ def _arguments() -> argparse.Namespace:
         "--record", action="store_true", help="keep what the real server answers as golden data"
     )
     parser.add_argument("--only", default="", help="probes whose `subject/name` has this in it")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    known = [f"{subject}/{each.name}" for subject, probes in SUBJECTS.items() for each in probes]
+    if not any(asked.only in name for name in known):
+        parser.error(f"--only {asked.only} is in no name of: {', '.join(known)}")
+    return asked
 
 
 @contextlib.contextmanager

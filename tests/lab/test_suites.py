@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -54,6 +55,27 @@ def test_a_suite_ends_what_it_started_on_sigterm(target: str) -> None:
             assert re.search(
                 r"end_on_sigterm\(\)|signal\(signal.SIGTERM|benchmarks.commands import", source(program)
             )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lab.dropin --only zzz",
+        "lab.dropin --only end,zzz",
+        "lab.dropin --at-once 0",
+        "lab.incumbents --quick",
+        "lab.incumbents --again {}",
+        "lab.recipes nope",
+        "tests.conformance --only zzz",
+        "hack.mutants --packages nope",
+    ],
+)
+def test_what_plays_nothing_is_an_error_that_names_what_is_known(command: str, tmp_path: Path) -> None:
+    (tmp_path / "{}").write_text("{}")
+    words = [str(tmp_path / word) if word == "{}" else word for word in command.split()]
+    told = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "error: " in told.stderr
 
 
 def programs(*words: str) -> list[tuple[str, str]]:
