@@ -78,6 +78,33 @@ def test_what_plays_nothing_is_an_error_that_names_what_is_known(command: str, t
     assert "error: " in told.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "length", "says"),
+    [
+        ("FOLDER bench-training", "", "--results 'FOLDER/samples.json'"),
+        ("FOLDER bench-training", "short", "--results 'FOLDER/samples.json' --only"),
+        ("--help", "", "Usage: .ci/weekly"),
+        ("--hlep", "", "error: --hlep"),
+        ("FOLDER life lief", "", "error: no suite is called lief: give some of mutants"),
+        ("FOLDER life", "shrot", "error: LENGTH=shrot"),
+        ("FILE life", "", "FILE"),
+    ],
+)
+def test_the_week_plays_what_it_is_asked_or_nothing(
+    words: str, length: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "make").write_text('#!/bin/sh\necho make "$@"')
+    (tmp_path / "make").chmod(0o755)
+    (tmp_path / "FILE").touch()
+    given = [str(tmp_path / word) if word.isupper() else word for word in words.split()]
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LENGTH": length}
+    ran = subprocess.run([ROOT / ".ci/weekly", *given], env=environ, capture_output=True, text=True)
+    shown = (ran.stdout + ran.stderr).replace(f"{tmp_path}/", "")
+    assert says in shown
+    fails = "error" in says or words.startswith("FILE")
+    assert (ran.returncode, "make" in ran.stdout) == ((2, False) if fails else (0, "=== " in shown))
+
+
 def programs(*words: str) -> list[tuple[str, str]]:
     """Return the programs that a target runs, each with what it is given."""
     alone = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
