@@ -115,6 +115,7 @@ def main(
         take(measure, usable, length, book)
     say("")
     show(sheet(book, patience))
+    book.close()
 
 
 def take(measure: str, systems: Sequence[System], length: Length, book: Book) -> None:
