@@ -48,7 +48,7 @@ def test_a_suite_is_there_and_knows_its_flags(row: list[str], short: bool) -> No
             assert [each for each in flags if not knows(text, each)] == []
 
 
-@pytest.mark.parametrize("target", [*(row[2] for row in ROWS if row[0] != "laws"), "conformance"])
+@pytest.mark.parametrize("target", [*(row[2] for row in ROWS), "conformance"])
 def test_a_suite_ends_what_it_started_on_sigterm(target: str) -> None:
     for program, _ in programs(*shlex.split(target)):
         if program.startswith("-m "):
