@@ -45,6 +45,14 @@ def some(words: Sequence[str] | None, known: Collection[str]) -> list[str]:
     return [*(words or known)]
 
 
+def numbers(words: str, between: str = ",") -> list[int]:
+    """Return the numbers of a list. Raises BadParameter for others than are at least 1."""
+    for word in words.split(between):
+        if not word.isdecimal() or not int(word):
+            raise BadParameter(f"{word!r} of {words!r} is no number from 1 on")
+    return [int(word) for word in words.split(between)]
+
+
 def _signed(benchmark: Callable[..., Coroutine[Any, Any, None] | None]) -> Callable[..., None]:
     @wraps(benchmark)
     def run(**flags: object) -> None:

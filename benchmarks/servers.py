@@ -52,7 +52,7 @@ TABLE: Final = Table("rows", 64, Adagrad(0.05))
 IDS: Final = 100_000
 
 
-def standstill(sizes: Annotated[list[int], Argument(help="megabytes of the model")]) -> None:
+def standstill(sizes: Annotated[list[int], Argument(min=1, help="megabytes of the model")]) -> None:
     """Measure how long a TensorFlow job stands still in each change, beside the targets.
 
     A job whose model has so many megabytes, half of them the optimizer's, runs on a devcluster of this
@@ -81,7 +81,7 @@ async def _standstills(megabytes: int) -> tuple[dict[str, float], list[int]]:
 
 
 def store(
-    steps: Annotated[int, Option(help="pulls and pushes; the first fifth does not count")] = 500,
+    steps: Annotated[int, Option(min=5, help="pulls and pushes; the first fifth does not count")] = 500,
 ) -> None:
     """Measure the milliseconds to pull and to push 1,000 rows of 256 bytes of the store, over loopback.
 

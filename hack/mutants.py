@@ -213,6 +213,7 @@ class Runner:
         self.result.unlink(missing_ok=True)
         if (child := os.fork()) == 0:
             try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 os.setsid()
                 resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
                 for stream in (0, 1, 2):
@@ -220,9 +221,11 @@ class Runner:
                 self.result.write_text(work())
             finally:
                 os._exit(0)
-        os.waitpid(child, 0)
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # what a test left running
+        try:
+            os.waitpid(child, 0)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)  # what a test left running
         return self.result.read_text() if self.result.exists() else NO_END
 
 
@@ -275,6 +278,12 @@ def main(arguments: Sequence[str]) -> int:
         found.sort(key=lambda one: hashlib.sha256(f"{options.seed} {one.name}".encode()).digest())
         few = found[: options.sample // len(options.packages)]
         sample += [one for one in found if one.name in before] if before else few
+    # As lab.processes.end_on_sigterm, of which an import would be of this checkout, not of `--tree`.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    if not sample:
+        parser.error(
+            f"no mutant is chosen: give packages with code, as {', '.join(PACKAGES)}, and a larger sample"
+        )
     with TemporaryDirectory() as folder:
         runner = Runner(sample, Path(folder))
         quiet = ["-qq", "-s", "-p", "no:cacheprovider", f"--basetemp={folder}/tests"]

@@ -124,8 +124,8 @@ COMMON: Final[Sequence[Row]] = (
 
 
 def experiments(
-    passes: int = 10,
-    settle: Annotated[float, Option(help="seconds before a job grows again")] = 60.0,
+    passes: Annotated[int, Option(min=1)] = 10,
+    settle: Annotated[float, Option(min=0, help="seconds before a job grows again")] = 60.0,
     rebalance: Annotated[bool, Option("--rebalance", help="move steps between running jobs")] = False,
     plots: Annotated[Path | None, Option(help="write plots into this folder")] = None,
 ) -> None:

@@ -20,6 +20,7 @@ from elasticjob.brain.fulfilment.state import CPU, Amounts, Cluster, Demand, Job
 from lab.processes import say
 
 T = TypeVar("T")
+Count = Annotated[int, Option(min=1)]
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 GIB: Final = 1 << 30
 GPU: Final = "nvidia.com/gpu"
@@ -41,7 +42,7 @@ def timed(call: Callable[[], T]) -> tuple[float, T]:
 # the fulfilment planner
 
 
-def planning(clusters: Annotated[int, Option(help="random clusters of each size")] = 20) -> None:
+def planning(clusters: Annotated[int, Option(min=1, help="random clusters of each size")] = 20) -> None:
     """How long one plan of the fulfilment planner takes, against the number of jobs and of machines.
 
     Machines have 16 to 64 cores, 64 to 256 GiB and no, 4 or 8 devices; jobs have up to 32 instances, four of
@@ -135,7 +136,7 @@ def _take(room: dict[str, int], amount: Amounts) -> None:
 # the goodput planner
 
 
-def goodput(jobs: int = 1000, gpus: int = 2000, instances: int = 20) -> None:
+def goodput(jobs: Count = 1000, gpus: Count = 2000, instances: Count = 20) -> None:
     """How long one plan of the goodput planner takes.
 
     Of jobs that are new, and ten minutes later, when a tenth of them have ended and others came.

@@ -39,7 +39,8 @@ SPARE: Final = 500
 """File descriptors of a process that are no connections of agents."""
 SETTLE: Final = 3.0
 """Seconds until agents that only watch do so evenly."""
-Sizes = Annotated[list[int] | None, Argument(help="numbers of agents or clients")]
+Sizes = Annotated[list[int] | None, Argument(min=1, help="numbers of agents or clients")]
+Seconds = Annotated[float, Option(min=0.1)]
 Quick = Annotated[bool, Option(help="the least number alone: whether it works")]
 AT_ONCE: Final = 1_000
 """Connections that are opened at a time: the queue of a listening socket holds some thousands."""
@@ -165,7 +166,7 @@ async def rendezvous(agents: Sizes = None, quick: Quick = False) -> None:
             )
 
 
-async def beats(agents: Sizes = None, seconds: float = 3.0, quick: Quick = False) -> None:
+async def beats(agents: Sizes = None, seconds: Seconds = 3.0, quick: Quick = False) -> None:
     """How much of a core a master needs for agents in a world that only watch."""
     for size in agents or AGENTS[: 1 if quick else None]:
         async with crowd(size) as (master, watching, _, _):
@@ -213,7 +214,7 @@ async def crowd(agents: int) -> AsyncIterator[tuple[Process, list[Agent], float,
 async def calls(
     clients: Sizes = None,
     kinds: Annotated[str, Option(help=f"some of {','.join(KINDS)}; all by default")] = "",
-    seconds: float = 3.0,
+    seconds: Seconds = 3.0,
     quick: Quick = False,
 ) -> None:
     """Calls per second of clients that send the next request as soon as they have the answer."""

@@ -248,9 +248,9 @@ def databases(folder: Path) -> Iterator[Mapping[str, str]]:
 
 
 def main(
-    jobs: Annotated[int, Option(help="jobs in the database")] = 10_000,
-    samples: Annotated[int, Option(help="samples of each job")] = 60,
-    requests: Annotated[int, Option(help="requests of each kind")] = 1000,
+    jobs: Annotated[int, Option(min=10, help="jobs in the database")] = 10_000,
+    samples: Annotated[int, Option(min=1, help="samples of each job")] = 60,
+    requests: Annotated[int, Option(min=1, help="requests of each kind")] = 1000,
     quick: Annotated[bool, Option(help="200 jobs with 10 samples, 100 requests: whether it works")] = False,
 ) -> None:
     """Print one table for each database."""

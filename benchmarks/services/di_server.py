@@ -11,8 +11,10 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import aiohttp
+from typer import Option
 
 from benchmarks.clients.load import all_of
 from benchmarks.commands import play
@@ -90,7 +92,11 @@ async def measure(jobs: int, seconds: float) -> dict[str, float]:
                 }
 
 
-async def main(jobs: int = 1000, seconds: float = 60.0, quick: bool = False) -> None:
+async def main(
+    jobs: Annotated[int, Option(min=1)] = 1000,
+    seconds: Annotated[float, Option(min=1)] = 60.0,
+    quick: bool = False,
+) -> None:
     """Measure, and print the table; quick: 100 coordinators, 5 seconds, to see whether it works."""
     jobs, seconds = (100, 5.0) if quick else (jobs, seconds)
     figures = await measure(jobs, seconds)

@@ -20,11 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from typer import Option
+from typer import BadParameter, Option
 
 from benchmarks.clients.load import MERGE, all_of
 from benchmarks.clients.plane import NAMESPACE, seen
-from benchmarks.commands import play
+from benchmarks.commands import numbers, play
 from benchmarks.figures import Sheet, number, show
 from benchmarks.services.crowds import WITH_MASTER, WITHOUT, elastic_job
 from benchmarks.services.scale import Cost, Stage, runs, serving, stage
@@ -154,13 +154,15 @@ async def told(words: Callable[[], str]) -> AsyncIterator[None]:
 
 async def main(
     restarts: Annotated[str, Option("--restart", metavar="JOBSxPODS", help='"" leaves it out')] = "5000x4",
-    workers: Annotated[int, Option("--one", help="workers of the one job; 0: none")] = 2000,
+    workers: Annotated[int, Option("--one", min=0, help="workers of the one job; 0: none")] = 2000,
 ) -> None:
     """Measure and print the tables."""
     measures: list[Callable[[Path], Coroutine[Any, Any, Phases]]] = []
     if restarts:
-        jobs, _, pods = restarts.partition("x")
-        measures.append(partial(restart, jobs=int(jobs), pods=int(pods)))
+        jobs, *pods = numbers(restarts, "x")
+        if len(pods) != 1:
+            raise BadParameter(f"{restarts!r} is not JOBSxPODS, as 5000x4")
+        measures.append(partial(restart, jobs=jobs, pods=pods[0]))
     if workers:
         measures.append(partial(one, workers=workers))
     for measure in measures:

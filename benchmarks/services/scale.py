@@ -38,7 +38,7 @@ from typer import Exit, Option
 from benchmarks import figures
 from benchmarks.clients.load import Plain, all_of
 from benchmarks.clients.plane import TooLate, machine, pretended, seen
-from benchmarks.commands import chosen, play
+from benchmarks.commands import chosen, numbers, play
 from benchmarks.figures import NONE, Sheet, growth, number
 from benchmarks.services.crowds import PEERS, PODS, SHAPES, Crowd
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
@@ -309,7 +309,7 @@ def main(
     json: Annotated[Path | None, Option(help="write all figures there, too")] = None,
 ) -> None:
     """Measure and print the tables, also those of earlier measurements after an error."""
-    sizes = [int(word) for word in (jobs or ("5,10" if quick else "100,300,1000")).split(",")]
+    sizes = numbers(jobs or ("5,10" if quick else "100,300,1000"))
     shapes, found = chosen(shape, SHAPES), Found()
     try:
         for name in shapes:

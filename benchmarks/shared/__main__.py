@@ -81,8 +81,8 @@ async def measure(
 def main(
     trains: Annotated[bool, Option("--training", help="jobs really train, on a node, as root")] = False,
     quick: Annotated[bool, Option("--quick", help="one round, 20 jobs: whether it works")] = False,
-    rounds: Annotated[int, Option(help="runs of each scenario but the queue; 0: 5, training 1")] = 0,
-    jobs: Annotated[int, Option(help="jobs through the queue")] = QUEUED,
+    rounds: Annotated[int, Option(min=0, help="runs of each scenario but the queue; 0: 5, training 1")] = 0,
+    jobs: Annotated[int, Option(min=1, help="jobs through the queue")] = QUEUED,
     only: Annotated[str, Option(help=f"some of {WORDS}; all by default")] = "",
     system: Annotated[str, Option(help=f"some of {','.join(columns(Path()))}; all by default")] = "",
     json: Annotated[Path | None, Option(help="write all samples there, too")] = None,

@@ -46,7 +46,7 @@ FIGURES: Final[Mapping[str, Callable[[Outcome], float]]] = {
 
 def main(
     only: Annotated[list[str] | None, Option(help="a row by name; may be repeated")] = None,
-    seeds: int = 5,
+    seeds: Annotated[int, Option(min=1)] = 5,
     plot: Annotated[
         Path | None, Option(help="a file for sizes and speeds over time in the first row, as SVG")
     ] = None,

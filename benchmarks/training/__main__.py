@@ -88,10 +88,10 @@ class Length:
 def main(
     only: Annotated[str, Option(help=", ".join(KNOWN), metavar="NAMES")] = ",".join(MEASURES),
     systems: Annotated[str, Option(help=f"some of {','.join(FLAGS)}; all by default")] = "",
-    rounds: Annotated[int, Option(help="blows of each kind for us")] = 5,
-    peer_rounds: Annotated[int, Option(help="the same for peers, and loads of each kind")] = 3,
-    turns: Annotated[int, Option(help="turns of each system for the cost of a step")] = 12,
-    patience: Annotated[float, Option(help="seconds until something has not come")] = 90.0,
+    rounds: Annotated[int, Option(min=1, help="blows of each kind for us")] = 5,
+    peer_rounds: Annotated[int, Option(min=1, help="the same for peers, and loads of each kind")] = 3,
+    turns: Annotated[int, Option(min=1, help="turns of each system for the cost of a step")] = 12,
+    patience: Annotated[float, Option(min=1, help="seconds until something has not come")] = 90.0,
     results: Annotated[Path, Option(help="the file of samples")] = Path("bench-training.json"),
     fresh: Annotated[bool, Option("--fresh", help="forget what is in the file")] = False,
 ) -> None:
@@ -115,6 +115,7 @@ def main(
         take(measure, usable, length, book)
     say("")
     show(sheet(book, patience))
+    book.close()
 
 
 def take(measure: str, systems: Sequence[System], length: Length, book: Book) -> None:

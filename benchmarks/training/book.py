@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,20 +34,36 @@ class Kept(Struct):
 
 
 class Book:
-    """Entries by measurement and system, written to a file with every change."""
+    """Entries by measurement and system, written to a file with every change.
+
+    Reasons of an earlier run are forgotten: what it could not measure is tried again.
+    """
 
     def __init__(self, file: Path, *, fresh: bool = False) -> None:
-        self._file = file
-        self.kept = Kept() if fresh or not file.exists() else json.decode(file.read_bytes(), type=Kept)
+        self._file, self._fresh = file, fresh
+        self._read()
 
     def began(self, command: str, versions: dict[str, str]) -> None:
-        """Note the command of this run. Raises ValueError where the file was made with other versions."""
+        """Note the command of this run.
+
+        Raises ValueError where the file was made with other versions, or another run writes it.
+        """
+        self._lock = os.open(f"{self._file}.lock", os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another run writes {self._file}: wait for it, or name another file") from None
+        self._read()
         kept = self.kept
         if kept.measures and kept.versions != versions:
             raise ValueError(f"{self._file} was made with {kept.versions}: add --fresh, or name another file")
         kept.versions = versions
         kept.commands += [command] if command not in kept.commands else []
         self._write()
+
+    def close(self) -> None:
+        """Let another run write the file."""
+        os.close(self._lock)
 
     def entry(self, measure: str, system: str) -> Entry:
         """Return what is known so far."""
@@ -80,6 +97,12 @@ class Book:
 
     def _open(self, measure: str, system: str) -> Entry:
         return self.kept.measures.setdefault(measure, {}).setdefault(system, Entry())
+
+    def _read(self) -> None:
+        new = self._fresh or not self._file.exists()
+        self.kept = Kept() if new else json.decode(self._file.read_bytes(), type=Kept)
+        for _, _, entry in self.entries():
+            entry.reason = ""
 
     def _write(self) -> None:
         unfinished = self._file.with_name(self._file.name + ".new")

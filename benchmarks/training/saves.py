@@ -111,7 +111,7 @@ def floor(state: dict[str, Any]) -> list[float]:
     return held_up(save, state)
 
 
-def main(gigabytes: Annotated[float, Option(help="size of the state")] = 2.0) -> None:
+def main(gigabytes: Annotated[float, Option(min=0.1, help="size of the state")] = 2.0) -> None:
     """Measure and show all ways."""
     if not torch.cuda.is_available():
         sys.exit("benchmarks.training.saves needs a GPU: torch.cuda.is_available() is False here")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
@@ -128,12 +129,22 @@ async def stage(folder: Path, stories: Sequence[str]) -> AsyncIterator[Play]:
     import torch.distributed.run  # noqa: F401
 
     loop = asyncio.get_running_loop()
-    with ProcessPoolExecutor(mp_context=get_context("fork")) as pool:
-        yield lambda name: loop.run_in_executor(pool, of_all_launchers, BY_NAME[name])
+    over = folder / "over"
+    with ProcessPoolExecutor(mp_context=get_context("fork"), initializer=end_when_told) as pool:
+        try:
+            yield lambda name: loop.run_in_executor(pool, of_all_launchers, BY_NAME[name], over)
+        finally:
+            over.touch()
 
 
-def of_all_launchers(story: Story) -> Seen:
-    return {launcher: play(story, launcher) for launcher in story.launchers}
+def end_when_told() -> None:
+    """Leave ^C and SIGTERM to the first process, whose file `over` ends what is played."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def of_all_launchers(story: Story, over: Path) -> Seen:
+    return {launcher: play(story, launcher, over) for launcher in story.launchers}
 
 
 ORACLE: Final = Oracle(

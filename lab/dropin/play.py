@@ -48,8 +48,8 @@ CODES: Final = re.compile(
 CHAPTER: Final = re.compile(r"(?m)^(?:\[\w+\]: ?)?== (\S+)\r?\n")
 
 
-def play(story: Story, launcher: str) -> Facts:
-    """Play, and return what was seen: of the launchers, of each rank at each start."""
+def play(story: Story, launcher: str, over: Path) -> Facts:
+    """Play, and return what was seen: of the launchers, of each rank at each start; until `over` is there."""
     with tempfile.TemporaryDirectory(prefix="dropin-") as folder:
         root = Path(folder)
         prepare(root)
@@ -57,7 +57,7 @@ def play(story: Story, launcher: str) -> Facts:
             port = free.getsockname()[1]
         nodes = [Launch(story, launcher, node, root, port) for node in range(story.nodes)]
         try:
-            act(story, nodes, root)
+            act(story, nodes, root, over)
             return told(story, nodes, root)
         finally:
             for each in marked(root):
@@ -231,10 +231,12 @@ def be_torchrun(argv: list[str], environment: Mapping[str, str]) -> None:
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
-def act(story: Story, nodes: list[Launch], root: Path) -> None:
-    """Do to the launchers what the story says, and wait for their ends."""
+def act(story: Story, nodes: list[Launch], root: Path, over: Path) -> None:
+    """Do to the launchers what the story says, and wait for their ends. InterruptedError when it is over."""
     deeds = [deed.rpartition(": ") for deed in filter(None, story.deeds.split("; "))]
     while sum(node.poll() for node in nodes):
+        if over.exists():
+            raise InterruptedError(story.name)
         time.sleep(0.02)
         if not deeds:
             continue

@@ -18,6 +18,7 @@ from typing import Final
 
 from lab.incumbents.compare import differences, explanation, missing_rows
 from lab.incumbents.oracle import INCUMBENT, OURS, Explained, Oracle, Play, Seen
+from lab.processes import end_on_sigterm
 
 LIMIT: Final = 45 * 60.0
 """Seconds for everything."""
@@ -31,21 +32,33 @@ Earlier = dict[str, dict[str, Seen]]
 def main(oracles: Sequence[Oracle]) -> int:
     """Do what the command line says with these oracles; return the exit code."""
     by_name = {each.name: each for each in oracles}
-    args = arguments(by_name)
-    names = [each.strip() for each in args.only.split(",")]
-    chosen = {
-        oracle: [story for story in stories if any(name in story for name in names)]
+    parser = command_line(by_name)
+    args = parser.parse_args()
+    raw: Earlier = {} if args.again is None else json.loads(args.again.read_text())
+    known = {
+        oracle: [each for each in stories if args.again is None or each in raw.get(oracle.name, ())]
         for oracle in (by_name[name] for name in args.oracle or by_name)
         for stories in [oracle.quick if args.quick else oracle.stories]
+    }
+    names = [name for each in args.only.split(",") if (name := each.strip())]
+    every = [story for stories in known.values() for story in stories]
+    if unknown := [name for name in names if not any(name in story for story in every)]:
+        parser.error(f"--only {','.join(unknown)} is in no name of: {'; '.join(every) or 'no story'}")
+    if not every:
+        parser.error(f"there is nothing to play: {', '.join(by_name)} have no such stories")
+    chosen = {
+        oracle: [story for story in stories if not names or any(name in story for name in names)]
+        for oracle, stories in known.items()
     }
     if args.list:
         print(*(f"{oracle.name}: {story}" for oracle, some in chosen.items() for story in some), sep="\n")
         return 0
-    left = asyncio.run(compared(chosen, args))
+    end_on_sigterm()
+    left = asyncio.run(compared(chosen, raw, args))
     return 1 if left else 0
 
 
-def arguments(oracles: Collection[str]) -> argparse.Namespace:
+def command_line(oracles: Collection[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="stories whose names have one of these in it: a,b")
     parser.add_argument("--oracle", action="append", choices=oracles, help="the incumbent; default: each")
@@ -53,13 +66,18 @@ def arguments(oracles: Collection[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="those that `make stories` plays")
     parser.add_argument("--raw", type=Path, help="write all that was seen to this file")
     parser.add_argument("--again", type=Path, help="compare what an earlier run wrote to this file")
-    parser.add_argument("--at-once", type=int, help="stories that are played side by side")
-    return parser.parse_args()
+    parser.add_argument("--at-once", type=at_least_one, help="stories that are played side by side")
+    return parser
 
 
-async def compared(chosen: dict[Oracle, list[str]], args: argparse.Namespace) -> int:
+def at_least_one(word: str) -> int:
+    if (number := int(word)) < 1:
+        raise argparse.ArgumentTypeError(f"{word} is less than 1")
+    return number
+
+
+async def compared(chosen: dict[Oracle, list[str]], raw: Earlier, args: argparse.Namespace) -> int:
     """Play the stories, or read an earlier run; print what differs, and return how much of it is left."""
-    raw: Earlier = {} if args.again is None else json.loads(args.again.read_text())
     left = 0
     async with asyncio.timeout(LIMIT):
         for oracle, stories in chosen.items():
@@ -118,8 +136,7 @@ class Report:
 
 async def earlier(seen: dict[str, Seen], stories: Sequence[str]) -> AsyncIterator[Played]:
     for story in stories:
-        if story in seen:
-            yield story, seen[story], 0.0
+        yield story, seen[story], 0.0
 
 
 async def played(oracle: Oracle, stories: Sequence[str], at_once: int | None) -> AsyncIterator[Played]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.paths import ROOT
+from lab.processes import end_on_sigterm
 
 FOLDER: Final = Path(__file__).parent
 RECIPE: Final = re.compile(r"^\*\*(?:a|an) ([^*]+)\.\*\* (.*?)\n\n", re.MULTILINE | re.DOTALL)
@@ -134,9 +135,13 @@ def main() -> int:
     reader.add_argument("names", nargs="*", help="as folders of lab/recipes; all without a name")
     reader.add_argument("--check", action="store_true", help="apply the diffs to the index alone")
     options = reader.parse_args()
-    chosen = [each for each in recipes() if not options.names or each.folder.name in options.names]
+    known = {each.folder.name: each for each in recipes()}
+    if unknown := [name for name in options.names if name not in known]:
+        reader.error(f"{', '.join(unknown)}: give some of {', '.join(known)}")
+    chosen = [known[name] for name in options.names or known]
     if options.check:
         return int(False in [check(each) for each in chosen])
+    end_on_sigterm()
     print(f"{'recipe':<22} {'passes':<7} {'CPU s':>6} {'s':>5}  the mistake is seen by")
     outcomes = {each.name: play(each) for each in chosen}
     for name, end in outcomes.items():

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.processes import end_on_sigterm
 from tests.conformance import golden
 from tests.conformance.compare import Difference, differences
 from tests.conformance.known import unexplained
@@ -29,6 +30,7 @@ from tests.conformance.servers import embedded, real
 
 def main() -> int:
     asked = _arguments()
+    end_on_sigterm()
     with _kubeconfig(asked.kubeconfig) as kubeconfig:
         rows = asyncio.run(_compare(kubeconfig, asked.only, record=asked.record))
     print(told(rows))
@@ -46,7 +48,11 @@ def _arguments() -> argparse.Namespace:
         "--record", action="store_true", help="keep what the real server answers as golden data"
     )
     parser.add_argument("--only", default="", help="probes whose `subject/name` has this in it")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    known = [f"{subject}/{each.name}" for subject, probes in SUBJECTS.items() for each in probes]
+    if not any(asked.only in name for name in known):
+        parser.error(f"--only {asked.only} is in no name of: {', '.join(known)}")
+    return asked
 
 
 @contextlib.contextmanager
