@@ -45,6 +45,7 @@ JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS
 TROUBLES: Final = by_name(*GROUPS.values())
 JUDGES: Final = (pods, training, records, model, saves, status, quota, lives, programs, over_servers)
 TRUTHS: Final = by_name(*(each.TRUTHS for each in JUDGES))
+INTERRUPTED: Final = 130
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
@@ -164,7 +165,10 @@ def stories_of_queues(
     """Play stories of jobs in queues in virtual time, several a second; ends with 1 if one breaks."""
     from lab.virtual.play import play
 
-    raise typer.Exit(play(seed, count) > 0)
+    try:
+        raise typer.Exit(play(seed, count) > 0)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def chosen(option: str, words: str, rows: Mapping[str, Row]) -> list[Row]:
