@@ -88,7 +88,11 @@ async def _exchanged(port: int, data: bytes, first: float = PATIENCE) -> bytes:
     received = b""
     try:
         writer.write(data)
-        while piece := await asyncio.wait_for(reader.read(1 << 16), QUIET if received else first):
+        while True:
+            async with asyncio.timeout(QUIET if received else first):  # wait_for swallows ^C at times
+                piece = await reader.read(1 << 16)
+            if not piece:
+                break
             received += piece
     except (TimeoutError, ConnectionError):
         pass
