@@ -88,12 +88,9 @@ async def _exchanged(port: int, data: bytes, first: float = PATIENCE) -> bytes:
     received = b""
     try:
         writer.write(data)
-        while True:
+        while not reader.at_eof():
             async with asyncio.timeout(QUIET if received else first):  # wait_for swallows ^C at times
-                piece = await reader.read(1 << 16)
-            if not piece:
-                break
-            received += piece
+                received += await reader.read(1 << 16)
     except (TimeoutError, ConnectionError):
         pass
     finally:
