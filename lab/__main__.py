@@ -37,14 +37,19 @@ GROUPS: Final[Mapping[str, tuple[Trouble, ...]]] = {
 
 
 def by_name(*rows: Iterable[Row]) -> dict[str, Row]:
-    """Return rows by their names."""
-    return {row.name: row for group in rows for row in group}
+    """Return rows by their names, of which none has that of another."""
+    found = dict[str, Row]()
+    for row in (row for group in rows for row in group):
+        if found.setdefault(row.name, row) is not row:
+            raise ValueError(f"two {type(row).__name__} rows are named {row.name}")
+    return found
 
 
 JOBS: Final = by_name(digits.JOBS, bare.JOBS, crowd.JOBS, queued.JOBS, life.JOBS, tenancy.JOBS, servers.JOBS)
 TROUBLES: Final = by_name(*GROUPS.values())
 JUDGES: Final = (pods, training, records, model, saves, status, quota, lives, programs, over_servers)
 TRUTHS: Final = by_name(*(each.TRUTHS for each in JUDGES))
+INTERRUPTED: Final = 130
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
@@ -72,7 +77,10 @@ def chaos(
     size: Annotated[int, typer.Option(min=0, help="How many jobs, of those that are many.")] = 0,
     first: Annotated[int, typer.Option(min=0, help="The number of the first story or trouble.")] = 0,
     keep: Annotated[
-        Path | None, typer.Option(help="A folder for what shows a fault, and for a log; else chaos-evidence.")
+        Path | None,
+        typer.Option(
+            file_okay=False, help="A folder for what shows a fault, and for a log; else chaos-evidence."
+        ),
     ] = None,
 ) -> None:
     """Play stories of jobs; ends with 1 if one did not end as it should, and says how it is played again."""
@@ -121,8 +129,14 @@ def chaos(
         logging.basicConfig(filename=keep / "lab.log", level=logging.INFO, format=form)
     for job, place, weights, kept, length in plans:
         to.print(f"{job.name}: --seed {seed}", highlight=False)
-        outcomes = asyncio.run(play(seed, place, job, weights, kept, length, say, keep))
+        outcomes, interrupted = list[Outcome](), False
+        try:
+            asyncio.run(play(seed, place, job, weights, kept, length, say, keep, outcomes))
+        except KeyboardInterrupt:
+            interrupted = True
         code |= report(outcomes, again, keep, to)
+        if interrupted:
+            raise typer.Exit(INTERRUPTED)
     raise typer.Exit(code)
 
 
@@ -164,7 +178,10 @@ def stories_of_queues(
     """Play stories of jobs in queues in virtual time, several a second; ends with 1 if one breaks."""
     from lab.virtual.play import play
 
-    raise typer.Exit(play(seed, count) > 0)
+    try:
+        raise typer.Exit(play(seed, count) > 0)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def chosen(option: str, words: str, rows: Mapping[str, Row]) -> list[Row]:

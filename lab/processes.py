@@ -388,7 +388,12 @@ def send(to: Identity, number: signal.Signals) -> bool:
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM end this process as ^C does: tasks are cancelled, and what it started is ended first."""
+    """Let SIGTERM end this process as ^C does: tasks are cancelled, and what it started is ended first.
+
+    A shell's background job ignores SIGINT, and so would it SIGTERM.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 

@@ -160,12 +160,14 @@ async def play(
     length: Length,
     say: Say,
     keep: Path | None = None,
+    outcomes: list[Outcome] | None = None,
 ) -> list[Outcome]:
     """Play the stories of a job in one cluster, in order or some at once; return what came of them.
 
+    `outcomes` has each from its beginning on, for those who are interrupted.
     What killed programs leave in the folder of temporary files goes with them.
     """
-    outcomes = list[Outcome]()
+    outcomes = [] if outcomes is None else outcomes
     with (
         tempfile.TemporaryDirectory(prefix=f"lab-{job.name}-", ignore_cleanup_errors=True) as folder,
         tempfile.TemporaryDirectory(prefix="lab-tmp-", ignore_cleanup_errors=True) as own,
@@ -178,8 +180,8 @@ async def play(
                 for number in numbers:
                     outcome = Outcome(job.name, number)
                     story = Story(seed, number, length, say, keep)
-                    await tell(job, place, story, troubles, truths, outcome)
                     outcomes.append(outcome)
+                    await tell(job, place, story, troubles, truths, outcome)
 
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(length.at_once):
@@ -192,6 +194,8 @@ async def tell(
 ) -> None:
     """Play one story; a fault of its own ends it, and not the others."""
     began, kept = time.monotonic(), story.keep and story.keep / f"{job.name}-{story.number}"
+    if kept:
+        shutil.rmtree(kept, ignore_errors=True)  # of an earlier run
 
     def look(scene: Scene) -> None:
         outcome.wrong |= {printable(each): None for truth in truths for each in truth.moments(scene)}

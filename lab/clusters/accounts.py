@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
@@ -15,10 +14,11 @@ from elasticjob.kube.client.credentials import Config, Static
 from elasticjob.kube.errors import AlreadyExists, Forbidden, NotFound
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import CLUSTER_ROLE, NAMESPACE, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT
+from lab.paths import ROOT
 from lab.truths.leftovers import CLUSTER_ROLE_BINDING
 from lab.waiting import until
 
-RIGHTS: tuple[Manifest, ...] = tuple(yaml.safe_load_all(Path("config/rbac/operator.yaml").read_text()))
+RIGHTS: tuple[Manifest, ...] = tuple(yaml.safe_load_all((ROOT / "config/rbac/operator.yaml").read_text()))
 RULES: list[Manifest] = [
     rule for found in RIGHTS if found["kind"] == "ClusterRole" for rule in found["rules"]
 ]

@@ -88,8 +88,9 @@ async def _exchanged(port: int, data: bytes, first: float = PATIENCE) -> bytes:
     received = b""
     try:
         writer.write(data)
-        while piece := await asyncio.wait_for(reader.read(1 << 16), QUIET if received else first):
-            received += piece
+        while not reader.at_eof():
+            async with asyncio.timeout(QUIET if received else first):  # wait_for swallows ^C at times
+                received += await reader.read(1 << 16)
     except (TimeoutError, ConnectionError):
         pass
     finally:

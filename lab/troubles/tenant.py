@@ -387,8 +387,9 @@ async def send_bytes(tenant: Tenant, chance: Random) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         try:
             writer.write(data)
-            while piece := await asyncio.wait_for(reader.read(1 << 16), 0.3):
-                received += piece
+            while not reader.at_eof():
+                async with asyncio.timeout(0.3):
+                    received += await reader.read(1 << 16)
         finally:
             writer.transport.abort()
     except TimeoutError:

@@ -145,9 +145,13 @@ class World:
             self.excused,
         )
         for each in found:
-            if not any(each in before for before in self.broken):
-                self.broken.append(f"{self._now:.3f}: {each}")
-                self.note(f"BROKEN {each}")
+            self.breaks(each)
+
+    def breaks(self, sentence: str) -> None:
+        """Note once what is wrong at this instant."""
+        if not any(sentence in before for before in self.broken):
+            self.broken.append(f"{self._now:.3f}: {sentence}")
+            self.note(f"BROKEN {sentence}")
 
     @property
     def _now(self) -> float:

@@ -97,14 +97,18 @@ def act(do: Callable[Concatenate[Played, P], object]) -> Callable[P, Step]:
 @act
 def wait(game: Played, seconds: float, *alive: str) -> None:
     """Time passes; the agents of `alive` go on watching."""
+    if seconds <= 0 or seconds * 2 % 1:
+        raise ValueError(f"time passes in halves of a second, not by {seconds}")
     game.wait(seconds, *alive)
 
 
 @act
 def hears(game: Played, /, name: str, life: str = "", number: int = 0, **told: Any) -> None:
     """A node of a round is told this when it watches now: `says` is a part of the reason."""
-    orders = game.orders(name, life, number)
-    assert told.pop("says", "") in orders.reason, orders.reason
+    orders, says = game.orders(name, life, number), told.pop("says", "")
+    if not says and not told:
+        raise ValueError(f"hears({name!r}) checks nothing: say what it is told")
+    assert says in orders.reason
     assert {field: getattr(orders, field) for field in told} == told
 
 
@@ -154,8 +158,8 @@ class Played:
                     self.ask(step)
                 case tuple():
                     self.see(*step)
-                case _:
-                    step(self)
+                case _ if callable(step(self)):
+                    raise TypeError("a step that does nothing: it lacks its parentheses")
 
     def cut(self, request: Request[Any]) -> None:
         self._become(dispatch.cut(self.job, request, self.now))

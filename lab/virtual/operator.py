@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -136,7 +138,24 @@ class Operator:
             watch.end()
         for task in self._tasks:
             task.cancel()
-        await asyncio.wait(self._tasks)
+        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+
+
+class Crashes(logging.Handler):
+    """Breaks a story where the operator logs a traceback: of what it raised, not of what a server told it."""
+
+    def __init__(self, breaks: Callable[[str], None]) -> None:
+        super().__init__()
+        self._breaks = breaks
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind, error, found = record.exc_info or (None, None, None)
+        if error is not None:
+            place = traceback.extract_tb(found)[-1].name if found else ""
+            last = "".join(traceback.format_exception_only(kind, error)).strip()
+            self._breaks(f"{record.getMessage()}, in {place}: {last}")
 
 
 @cache

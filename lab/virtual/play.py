@@ -13,18 +13,24 @@ NAMES = re.compile(r"seed \d+|elasticjob-\S+|\b[a-z]+\d+\b|[\d.]+")
 
 
 def play(first: int, count: int) -> int:
-    """Play the stories of seeds, print what broke, and return how many did."""
-    logging.disable(logging.CRITICAL)
-    broken = dict[str, list[tuple[int, str]]]()
-    for seed in range(first, first + count):
-        try:
-            run(tell(seed))
-        except Exception as error:
-            message = f"{error}" if isinstance(error, AssertionError) else f"seed {seed}: {error!r}"
-            broken.setdefault(NAMES.sub("#", message.partition("\n")[0]), []).append((seed, message))
-    logging.disable(logging.NOTSET)
-    for stories in sorted(broken.values(), key=len, reverse=True):
-        print(f"seeds {', '.join(str(seed) for seed, _ in stories)}:\n{stories[0][1]}\n")
-    many = sum(map(len, broken.values()))
-    print(f"{many} of {count} stories broke")
+    """Play the stories of seeds, print each break at once, and return how many there were."""
+    logging.disable(logging.WARNING)  # errors of the operator are breaks
+    broken, played = dict[str, list[int]](), 0
+    try:
+        for seed in range(first, first + count):
+            try:
+                run(tell(seed))
+            except Exception as error:
+                message = f"{error}" if isinstance(error, AssertionError) else f"seed {seed}: {error!r}"
+                seeds = broken.setdefault(NAMES.sub("#", message.partition("\n")[0]), [])
+                seeds.append(seed)
+                print(message if len(seeds) == 1 else f"seed {seed}: as seed {seeds[0]}")
+                print(f"  again: python -m lab queues --seed {seed} --count 1", flush=True)
+            played += 1
+    finally:
+        logging.disable(logging.NOTSET)
+        for seeds in sorted(broken.values(), key=len, reverse=True):
+            print(f"alike: seeds {', '.join(map(str, seeds))}")
+        many = sum(map(len, broken.values()))
+        print(f"{many} of {played} stories broke", flush=True)
     return many

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Final
@@ -18,6 +19,7 @@ from elasticjob.kube.objects.views import POD
 from lab.truths.quota import flavors, holds, is_true, request, told
 from lab.virtual.cluster import MACHINES, TEAM, Broken, World, dijob, job
 from lab.virtual.kueue import Mode, order
+from lab.virtual.operator import Crashes
 
 QUIET: Final = 200.0
 """Seconds without a write after which a world is at rest: jobs look for quota again after a minute."""
@@ -32,6 +34,8 @@ async def tell(seed: int, events: int = 24, *, verbose: bool = False) -> World:
     chance = Random(seed)
     world = World(chance, verbose=verbose)
     world.start()
+    crashes = Crashes(world.breaks)
+    logging.getLogger().addHandler(crashes)
     try:
         for number in range(events):
             name, happens = chance.choice(EVENTS) if number > 1 else EVENTS[0]
@@ -54,6 +58,7 @@ async def tell(seed: int, events: int = 24, *, verbose: bool = False) -> World:
             raise _broken(world, seed, "at the end", wrong)
     finally:
         await world.kill()
+        logging.getLogger().removeHandler(crashes)
     return world
 
 

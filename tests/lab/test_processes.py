@@ -15,7 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from lab.processes import Dialogue, Identity, Process, ProgramFailed, TooSlow, identity_of, running, send
+from lab.processes import (
+    Dialogue,
+    Identity,
+    Process,
+    ProgramFailed,
+    TooSlow,
+    end_on_sigterm,
+    identity_of,
+    running,
+    send,
+)
 from lab.waiting import PATIENCE
 
 WAITS = [sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()"]
@@ -68,6 +78,18 @@ def test_one_is_waited_for_beside_thousands_of_open_files(program: Process) -> N
         program.start()
         program.stop()
     assert program.code == -signal.SIGTERM
+
+
+def test_sigterm_ends_what_a_shell_started_in_the_background() -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        end_on_sigterm()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def test_a_loop_goes_on_while_one_comes_goes_and_comes_again(program: Process) -> None:

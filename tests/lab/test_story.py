@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from lab.__main__ import JOBS, TROUBLES, TRUTHS, app
+from lab.__main__ import JOBS, TROUBLES, TRUTHS, app, by_name
 from lab.story import (
     Draws,
     Job,
@@ -80,13 +80,16 @@ async def counting(folder: Path, story: Story) -> AsyncIterator[Count]:
 COUNT = Job("count", "counts", ("here",), counting, Count, {}, (), suits=lambda seed, number: number != 2)
 
 
-async def played(*troubles: Trouble, keep: Path | None = None, **length: int) -> list[Outcome]:
+async def played(
+    *troubles: Trouble, keep: Path | None = None, into: list[Outcome] | None = None, **length: int
+) -> list[Outcome]:
     weights = dict.fromkeys(troubles, 1)
     said: list[str] = []
-    return await play(7, place, COUNT, weights, [SMALL, ODD], Length(**length), said.append, keep)
+    return await play(7, place, COUNT, weights, [SMALL, ODD], Length(**length), said.append, keep, into)
 
 
 async def test_sentences_of_all_moments_and_of_the_end_are_wrong(tmp_path: Path) -> None:
+    (tmp_path / "count-0").mkdir()  # an earlier run's
     outcomes = await played(ADD, NOTHING, stories=3, keep=tmp_path)
     assert [(each.number, [*each.wrong]) for each in outcomes] == [
         (0, []),
@@ -114,11 +117,14 @@ async def test_an_interrupted_story_says_so_and_keeps_what_there_is(tmp_path: Pa
         await asyncio.Event().wait()
         return ""
 
-    story = asyncio.create_task(played(Trouble("waits", Count, waits), first=3, keep=tmp_path))
+    outcomes = list[Outcome]()
+    waiting = Trouble("waits", Count, waits)
+    story = asyncio.create_task(played(waiting, first=3, keep=tmp_path, into=outcomes))
     await begun.wait()
     story.cancel()
     with pytest.raises(asyncio.CancelledError):
         await story
+    assert [(each.number, [*each.wrong]) for each in outcomes] == [(3, ["it was interrupted"])]
     assert (tmp_path / "count-3" / "wrong.txt").read_text() == "it was interrupted\n"
     assert (tmp_path / "count-3" / "log").read_text() == "all about it"
 
@@ -152,6 +158,11 @@ def test_a_sentence_of_others_does_nothing_to_a_terminal() -> None:
     assert printable("é\x1b[2J\n\x9b31m\0") == "é\\x1b[2J\n\\x9b31m\\x00"
 
 
+def test_two_rows_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two Trouble rows are named add"):
+        by_name([ADD, NOTHING], [Trouble("add", Count, breaks)])
+
+
 def test_rows_of_a_job_are_there_and_fit_it() -> None:
     for job in JOBS.values():
         assert TRUTHS.keys() >= {*job.truths}
@@ -167,6 +178,7 @@ def test_rows_of_a_job_are_there_and_fit_it() -> None:
             ["--jobs", "lineage", "--troubles", "storage"],
             "cannot befall lineage on processes: give some of",
         ),
+        (["--jobs", "digits", "--keep", __file__], "is a file"),
         (["--jobs", "lineage", "--truths", "mode"], "mode: give some of no-twins"),
     ],
 )

@@ -17,9 +17,10 @@ from elasticjob.kube.client.client import Client
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import EVENT, POD, SERVICE, Pod
 from lab.build.dijobs import Caller
+from lab.paths import EXAMPLES
 from lab.waiting import PATIENCE, until
 
-EXAMPLE: Final = Path("examples/dijob").resolve()
+EXAMPLE: Final = EXAMPLES / "dijob"
 HELD: Final = Path(__file__).with_name("held.py")
 PYTHON: Final = Path(sys.prefix) / "peers" / "di-engine" / "bin" / "python"
 ROLES: Final = ("coordinator", "collector", "learner")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -52,16 +51,13 @@ class Nursery:
 
     async def _alone(self, training: Training, arguments: Arguments) -> Line:
         """Return the last states of a training to which nothing happens."""
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        try:
+        with temporary() as folder:
             async with living(folder, 1, training, arguments, self.warm, str(folder / "saved")) as life:
                 ended = await life.play()
             ends: list[Line] = [line["end"] for line in life.lines if "end" in line]
             if not ended.succeeded or any(end != ends[0] for end in ends):
                 raise Undisturbed(f"{training.name} alone: {ended.codes}\n{ended.log[-3000:]}")
             return ends[0] if ends else {}
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass
@@ -182,12 +178,16 @@ async def nursery(folder: Path, job: Job) -> AsyncIterator[Nursery]:
 @asynccontextmanager
 async def begun(here: Nursery, story: Story) -> AsyncIterator[Lives]:
     """Begin a case."""
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-    try:
+    with temporary() as folder:
         chance = Random(f"{story.seed} {story.number} played")
         yield Lives(here, folder, chance, story=story, evidence=(folder,))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def temporary() -> Iterator[Path]:
+    """A folder of one life, which goes though its processes may write still."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def row(name: str, about: str, *kinds: str) -> Job:

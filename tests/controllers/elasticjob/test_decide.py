@@ -110,14 +110,20 @@ def running(job_: Any = None, **more: Any) -> Seen:
     return seen(job_, **{"resource_": resource(), **more})
 
 
-def waiting_for(seconds: int, *, start: int = 600, status: str = "False", **more: Any) -> Seen:
+def waiting_for(
+    seconds: int,
+    *,
+    start: int = 600,
+    status: str = "False",
+    policy: dict[str, Any] | None = None,
+    **more: Any,
+) -> Seen:
     """A job that began `start` s ago and whose nodes have not run for `seconds`; it allows 60 s."""
     running_ = {"type": "Running", "status": status, "message": "0 of 2 nodes run; no GPU"}
     changed = {"lastTransitionTime": at(NOW - timedelta(seconds=seconds))}
     known = {"startTime": at(NOW - timedelta(seconds=start)), "reason": "Unschedulable"}
-    told = job(
-        runPolicy={"pendingTimeoutSeconds": 60}, status=known | {"conditions": [running_ | changed]}, **more
-    )
+    limits, conditions = {"pendingTimeoutSeconds": 60, **(policy or {})}, [running_ | changed]
+    told = job(runPolicy=limits, status=known | {"conditions": conditions}, **more)
     return running(told, lives=(pending(0), pending(1)))
 
 
@@ -248,12 +254,15 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     rules.fail_after_the_deadline: [
         (running(job(runPolicy={"activeDeadlineSeconds": 60}, status={"startTime": at(LONG_AGO)})),
-         "DeadlineExceeded")
+         "DeadlineExceeded"),
+        (waiting_for(60, policy={"activeDeadlineSeconds": 60}), "DeadlineExceeded"),  # both limits are over
     ],
     rules.fail_when_pending_too_long: [(waiting_for(60), "PendingTimeout")],
     rules.wait_for_the_predecessor: [(seen(resource_=resource(owner="job-0")), "NameTaken")],
     rules.fail_when_the_master_is_spent: [
-        (running(masters=(ended(0, 5, 3, role="master", restarts_before=5, words="boom"),)), "MasterFailed")
+        (running(masters=(ended(0, 5, 3, role="master", restarts_before=5, words="boom"),)), "MasterFailed"),
+        (running(job(runPolicy=NO_DATA), lives=(ended(0, code=42), life(1)),
+                 masters=(ended(0, 5, 3, role="master", restarts_before=5, words="boom"),)), "MasterFailed"),
     ],
     rules.fail_by_the_failure_policy: [
         (running(job(runPolicy=NO_DATA), lives=(ended(0, code=42), life(1))), "PodFailurePolicy")

@@ -7,13 +7,13 @@ Exits with 1 if a promised cell is broken.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 import time
 from argparse import ArgumentParser
 from pathlib import Path
 
+from lab.processes import end_on_sigterm
 from tests.trainer.loops.laws import CHECKS
 from tests.trainer.loops.loops import LAWS, LOOPS, Loop
 
@@ -38,7 +38,16 @@ def main() -> int:
     only, laws = options.only.split(","), options.law.split(",")
     if unknown := (set(only) - {*names}) | (set(laws) - {*LAWS}):
         parser.error(f"there is no {', '.join(sorted(unknown))}")
-    place = options.keep or Path(tempfile.mkdtemp(prefix="laws-"))
+    end_on_sigterm()
+    with tempfile.TemporaryDirectory(prefix="laws-") as folder:
+        try:
+            return table(only, laws, options.keep or Path(folder))
+        except KeyboardInterrupt:
+            return 130
+
+
+def table(only: list[str], laws: list[str], place: Path) -> int:
+    """Play cells, a line each; return the exit code."""
     broken = 0
     for loop in (each for each in LOOPS if each.name in only):
         for law in laws:
@@ -54,8 +63,6 @@ def main() -> int:
                 flush=True,
             )
     print(f"{broken} cells broken")
-    if not options.keep:
-        shutil.rmtree(place)
     return int(broken > 0)
 
 
