@@ -14,8 +14,9 @@ AMOUNTS: Final = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 def machine(
     name: str, amounts: Mapping[str, str] = AMOUNTS, labels: Mapping[str, str] | None = None, taint: str = ""
 ) -> Manifest:
-    """Return a node; no pod that does not tolerate its taint gets there."""
-    about = {"name": name, "annotations": {ANNOTATION: "fake"}, "labels": dict(labels or {})}
+    """Return a node, which flavors find by its type; no pod that does not tolerate its taint gets there."""
+    all_labels = {"type": "kwok", **(labels or {})}
+    about = {"name": name, "annotations": {ANNOTATION: "fake"}, "labels": all_labels}
     taints = [{"key": taint, "value": "yes", "effect": "NoSchedule"}] if taint else []
     status = {"allocatable": dict(amounts), "capacity": dict(amounts)}
     return {"metadata": about, "spec": {"taints": taints} if taints else {}, "status": status}
