@@ -159,15 +159,14 @@ async def play(
     truths: Sequence[Truth],
     length: Length,
     say: Say,
-    keep: Path | None = None,
-    outcomes: list[Outcome] | None = None,
-) -> list[Outcome]:
-    """Play the stories of a job in one cluster, in order or some at once; return what came of them.
+    keep: Path | None,
+    outcomes: list[Outcome],
+) -> None:
+    """Play the stories of a job in one cluster, in order or some at once.
 
-    `outcomes` has each from its beginning on, for those who are interrupted.
+    `outcomes` gets each story as it begins, so that an interrupted run has them, too.
     What killed programs leave in the folder of temporary files goes with them.
     """
-    outcomes = [] if outcomes is None else outcomes
     with (
         tempfile.TemporaryDirectory(prefix=f"lab-{job.name}-", ignore_cleanup_errors=True) as folder,
         tempfile.TemporaryDirectory(prefix="lab-tmp-", ignore_cleanup_errors=True) as own,
@@ -186,7 +185,6 @@ async def play(
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(length.at_once):
                     tasks.create_task(in_turn())
-    return sorted(outcomes, key=lambda outcome: outcome.number)
 
 
 async def tell(

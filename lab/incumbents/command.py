@@ -26,7 +26,7 @@ LIMIT: Final = 45 * 60.0
 Played = tuple[str, Seen, float]
 """A story, what was seen, and the seconds that it took."""
 Earlier = dict[str, dict[str, Seen]]
-"""What was seen, by oracle and story."""
+"""The facts of an earlier run, by oracle and story."""
 
 
 def main(oracles: Sequence[Oracle]) -> int:
@@ -35,11 +35,12 @@ def main(oracles: Sequence[Oracle]) -> int:
     parser = command_line(by_name)
     args = parser.parse_args()
     raw: Earlier = {} if args.again is None else json.loads(args.again.read_text())
-    known = {
-        oracle: [each for each in stories if args.again is None or each in raw.get(oracle.name, ())]
-        for oracle in (by_name[name] for name in args.oracle or by_name)
-        for stories in [oracle.quick if args.quick else oracle.stories]
-    }
+
+    def stories_of(oracle: Oracle) -> list[str]:
+        stories = oracle.quick if args.quick else oracle.stories
+        return [each for each in stories if args.again is None or each in raw.get(oracle.name, ())]
+
+    known = {by_name[name]: stories_of(by_name[name]) for name in args.oracle or by_name}
     names = [name for each in args.only.split(",") if (name := each.strip())]
     every = [story for stories in known.values() for story in stories]
     if unknown := [name for name in names if not any(name in story for story in every)]:

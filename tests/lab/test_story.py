@@ -84,8 +84,9 @@ async def played(
     *troubles: Trouble, keep: Path | None = None, into: list[Outcome] | None = None, **length: int
 ) -> list[Outcome]:
     weights = dict.fromkeys(troubles, 1)
-    said: list[str] = []
-    return await play(7, place, COUNT, weights, [SMALL, ODD], Length(**length), said.append, keep, into)
+    said, outcomes = list[str](), [] if into is None else into
+    await play(7, place, COUNT, weights, [SMALL, ODD], Length(**length), said.append, keep, outcomes)
+    return outcomes
 
 
 async def test_sentences_of_all_moments_and_of_the_end_are_wrong(tmp_path: Path) -> None:

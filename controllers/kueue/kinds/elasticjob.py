@@ -32,7 +32,6 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import Pod
 
 RUNNING: Final = "Running"
-NONE: Final = frozenset[int]()
 Template = Callable[[ElasticJob], Manifest]
 
 
@@ -152,7 +151,7 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
         limit = (range_.largest if range_.largest is not None else most) + spec.spares
         repeats = policy(job, role).restart is RestartPolicy.ALWAYS
         most = max(least, most)
-        done = indexes(resource.status.completed_indexes.get(role, ""), MOST_NODES) if resource else NONE
+        completed = resource.status.completed_indexes.get(role, "") if resource else ""
         yield PodSetRequest(
             role,
             template,
@@ -161,7 +160,7 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
             unit=range_.unit,
             most=max(limit, most),
             repeats=repeats,
-            completed=done,
+            completed=indexes(completed, MOST_NODES),
         )
 
 
