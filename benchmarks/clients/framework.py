@@ -80,13 +80,13 @@ UNITS: Final = {
     "peak_megabytes": "MB at the peak",
     "stall_ms": "longest stall, ms",
 }
-"""What is measured of a cache."""
+"""The figures of a cache."""
 WAYS: Final[Mapping[str, tuple[object, ...]]] = {
     "pages of 500": ("pages", 500),
     "one list": ("whole", ""),
     "one list at version 0": ("whole", 0),
 }
-"""How the server says the same in other ways."""
+"""Other ways in which the server says the same."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Seen:
             raise TooLate(f"after {patience:.0f} s {self.progress(count, what)}") from None
 
     def progress(self, count: int, what: str) -> str:
-        """How many there are, in words."""
+        """Their number, in words."""
         return f"{len(self.good)} of {count} {what} are ready"
 
     async def until(

@@ -45,7 +45,7 @@ TOLD: Final = 10.0
 
 @dataclass
 class Phases:
-    """What the phases of one measurement cost the operator: a table with a row for each."""
+    """The cost of each phase of one measurement to the operator, as a table."""
 
     title: str
     on: Stage = field(init=False)

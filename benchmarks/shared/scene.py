@@ -24,7 +24,7 @@ from lab.processes import say
 
 MACHINES: Final = 12
 HAS: Final = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: "8"}
-"""What a machine has."""
+"""The amounts of a machine."""
 ONE, TEAM_A, TEAM_B = "one", "team-a", "team-b"
 """Queues: one of 40 GPUs by itself; two of two GPUs each that lend to each other."""
 Quotas = Mapping[str, tuple[str, str]]

@@ -1,4 +1,4 @@
-"""What the command lines of benchmarks refuse."""
+"""Bounds of the numbers in the command lines of benchmarks."""
 
 from __future__ import annotations
 

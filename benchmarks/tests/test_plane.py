@@ -1,4 +1,4 @@
-"""What a watch tells of objects: which are as they should be, and since when."""
+"""A watch over objects: which are as they should be, and since when."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ MEET: Final = (OURS, TORCHRUN, DLROVER, TORCHFT)
 
 @dataclass(frozen=True)
 class Length:
-    """How often each thing is measured, and how many seconds it is waited for."""
+    """The number of measurements of each thing, and the seconds of patience for one."""
 
     rounds: int
     peer_rounds: int

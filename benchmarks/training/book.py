@@ -26,7 +26,7 @@ class Entry(Struct):
 
 
 class Kept(Struct):
-    """What is in the file: entries by measurement and system, of these versions, made by these commands."""
+    """The contents of the file: entries by measurement and system, their versions and commands."""
 
     commands: list[str] = []
     versions: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What plans of controllers write, for tests."""
+"""The objects that plans of controllers write, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both sides of a story show when nothing changes any more."""
+"""The facts that both sides of a story show when nothing changes any more."""
 
 from __future__ import annotations
 

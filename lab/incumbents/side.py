@@ -15,7 +15,7 @@ QUOTA: Final = Kind("", "v1", "ResourceQuota", "resourcequotas", dict)
 
 @dataclass
 class Side:
-    """Where a story is played with objects of one kind."""
+    """One side of a story: its namespace, with objects of one kind."""
 
     client: Client
     namespace: str

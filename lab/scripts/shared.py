@@ -1,4 +1,4 @@
-"""What trainings of tests learn: records, and the parameters of a model."""
+"""The problem that trainings of tests learn: records, and the parameters of a model."""
 
 from __future__ import annotations
 

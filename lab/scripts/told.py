@@ -1,4 +1,4 @@
-"""What trainings tell, in lines of JSON: printed, or written to a file of the process that tells."""
+"""Lines of JSON in which trainings say what they do: printed, or in a file of the process that tells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 FOLDER: Final = Path(os.environ.get("COUNTED", "."))
-"""Where a test says what is to happen."""
+"""The folder in which a test says what is to happen."""
 
 
 class Lines:

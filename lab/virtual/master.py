@@ -86,7 +86,7 @@ def pod(node: str, phase: Phase = Phase.RUNNING, **more: Any) -> Pod:
 
 
 Step = Request[Any] | tuple[Pod, ...] | Callable[["Played"], object]
-"""What happens to a job: a request, the pods that are there now, or another thing."""
+"""A step of a history: a request, the pods that are there now, or another thing."""
 
 
 def act(do: Callable[Concatenate[Played, P], object]) -> Callable[P, Step]:

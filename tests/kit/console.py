@@ -28,7 +28,7 @@ SLOWEST = 960.0
 """Seconds that a command may take: the longest wait of a page and some."""
 
 LOOK = "kubectl get elasticjobs,jobresources,scaleplans,pods,events --all-namespaces --output wide"
-"""What shows why a command of a page did not end as it should."""
+"""A look at the cluster, which shows why a command of a page did not end as it should."""
 
 
 @dataclass(frozen=True)

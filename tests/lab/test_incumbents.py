@@ -1,4 +1,4 @@
-"""What suites beside an incumbent promise, and stories of `make dropin` whose scripts import no torch."""
+"""Promises of suites beside an incumbent, and stories of `make dropin` whose scripts import no torch."""
 
 from __future__ import annotations
 

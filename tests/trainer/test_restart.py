@@ -19,7 +19,7 @@ PLAIN = EXAMPLES / "digits" / "plain_ddp.py"
 
 
 STARTS = "rank 0 of"
-"""What the plain script says when it starts, from rank 0."""
+"""The first line of the plain script, from rank 0."""
 
 
 def waiting(folder: Path, epoch: int) -> Path:

@@ -37,7 +37,7 @@ class Training:
     procs: int = 1
     flags: tuple[str, ...] = ()
     micro: int = 1
-    """How many batches make a step."""
+    """The number of batches in a step."""
     changes: tuple[str, ...] = ("seed", "batch", "records")
     most: int = 3
     imports: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the scripts of all loops share: one command line, lines of what they do, places where a step can fail.
+"""The shared part of the scripts of all loops: command line, lines of JSON, places where a step can fail.
 
 `--at PLACE:STEP:RANK:HOW` has the worker of that rank fail once at a place of a step: `before` its sum, `in`
 it, `after` it, or `behind` it, in the script's own code. HOW is kill, raise or long. A file `slow/NAME` is

@@ -25,7 +25,7 @@ from elasticjob.trainer.agent.settings import Settings, Start, Streams
 
 
 class Run(NamedTuple):
-    """What a command line would run."""
+    """The processes that a command line would start."""
 
     settings: Settings
     job: HostedJob

@@ -1,4 +1,4 @@
-"""What becomes of one manifest, script or command line."""
+"""The outcome of converting one manifest, script or command line."""
 
 from __future__ import annotations
 

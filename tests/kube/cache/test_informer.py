@@ -221,7 +221,7 @@ PAUSES: dict[str, tuple[tuple[Answer, ...], bool, float, int]] = {
         1,
     ),
 }
-"""What a server says, whether many watch, how long it takes until the cache is right, and the lists."""
+"""Answers of a server, whether many watch, how long it takes until the cache is right, and the lists."""
 
 
 @pytest.mark.parametrize(("script", "many", "seconds", "lists"), PAUSES.values(), ids=PAUSES)

@@ -72,7 +72,7 @@ ADDED: dict[str, tuple[list[dict[str, Any]], list[tuple[float, str]]]] = {
         [(2, "a"), (60, "")],
     ),
 }
-"""What is added, and which keys are ready after so many more seconds."""
+"""Keys that are added, and those that are ready after so many more seconds."""
 
 
 @pytest.mark.parametrize(("added", "ready"), ADDED.values(), ids=ADDED)

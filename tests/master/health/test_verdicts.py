@@ -1,4 +1,4 @@
-"""How a job ends: histories, and the verdict that comes with the last thing that happens, not before."""
+"""Ends of jobs: histories, and the verdict that comes with the last thing that happens, not before."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lab.virtual.master import (
 )
 
 Row = tuple[int, dict[str, Any], tuple[Step, ...]]
-"""How many nodes have formed a world, what else is so, and what happens."""
+"""The number of nodes in the first world, bounds of the job, and the steps of its history."""
 NODES = [f"node-{index}" for index in range(4)]
 ZERO, ONE, TWO, THREE = NODES
 RUN = tuple(map(pod, NODES))
