@@ -7,6 +7,7 @@ with devcluster's.
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import deepcopy
@@ -39,14 +40,164 @@ OF_SERVER: Final = frozenset(
 """Fields of metadata that no client decides."""
 
 
-class Server:
+class Verbs(ABC):
+    """The client's verbs, as one program calls them."""
+
+    server: Server
+
+    @abstractmethod
+    async def asked(self, verb: str, kind: Kind[Any], name: str) -> None:
+        """The way of a request to the server. Raises what keeps it from getting there."""
+
+    @abstractmethod
+    async def answered(self) -> None:
+        """The way back of an answer, which may be lost."""
+
+    async def _written(self, kind: Kind[Any], stored: Manifest) -> Any:
+        await self.answered()
+        about = stored["metadata"]
+        key = Key(about.get("namespace", ""), about["name"])
+        writes.note(writes.Written(kind, key, int(about["resourceVersion"]), about.get("labels") or {}))
+        return _read(kind, stored)
+
+    async def create(
+        self, kind: Kind[Any], manifest: Manifest, namespace: str | None = None, *, dry_run: bool = False
+    ) -> Any:
+        about = manifest["metadata"]
+        await self.asked("create", kind, about["name"])
+        if self.server.found(kind, about["name"], about.get("namespace", "")):
+            raise AlreadyExists(409, "AlreadyExists", f"{kind.name} {about['name']} exists")
+        rest = {name: value for name, value in manifest.items() if name != "status"}
+        return await self._written(kind, self.server.put(kind, {**rest, "metadata": _own(about)}))
+
+    async def apply(
+        self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str = "", **_: Any
+    ) -> Any:
+        await self.asked("apply", kind, manifest["metadata"]["name"])
+        return await self._written(kind, self.server.apply_now(kind, manifest, manager, subresource))
+
+    async def merge_patch(
+        self,
+        kind: Kind[Any],
+        name: str,
+        patch: Manifest,
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+        strategic: bool = False,
+    ) -> Any:
+        await self.asked("patch", kind, name)
+        old = self.server.lookup(kind, name, namespace or "")
+        about = patch.get("metadata", {})
+        _check_preconditions(old, about)
+        if subresource == "resize":
+            raise NotFound(404, "NotFound", "the server has no such subresource")
+        given = {subresource: patch[subresource]} if subresource else {**patch}
+        if not subresource:
+            given.pop("status", None)
+            rest = {n: v for n, v in about.items() if n not in ("uid", "resourceVersion")}
+            given = {**given, "metadata": rest}
+        new = _merged(old, given, drop=True)
+        if kind.resource == WORKLOAD.resource:
+            _check_workload(old, new)
+        return await self._written(kind, self.server.update(kind, old, new))
+
+    async def delete(
+        self,
+        kind: Kind[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        version: str | None = None,
+        grace: int | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        await self.asked("delete", kind, name)
+        key = Key((namespace or "") if kind.namespaced else "", name)
+        old = self.server.found(kind, *reversed(key))
+        if old is None:
+            if uid is not None:
+                writes.note(writes.Written(kind, key, gone=uid))
+            return
+        about = old["metadata"]
+        _check_preconditions(old, {"uid": uid, "resourceVersion": version})
+        left = self.server.remove(kind, old, grace)
+        if left is not None:
+            await self._written(kind, left)
+            return
+        await self.answered()
+        writes.note(writes.Written(kind, key, gone=about["uid"]))
+
+    async def get(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
+        await self.asked("get", kind, name)
+        return _read(kind, self.server.lookup(kind, name, namespace or ""))
+
+    async def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
+        try:
+            return await self.get(kind, name, namespace)
+        except NotFound:
+            return None
+
+    async def list(
+        self, kind: Kind[Any], namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> list[Any]:
+        await self.asked("list", kind, "")
+        wanted = dict(term.split("=") for term in labels.split(",") if term)
+        found = [
+            _read(kind, each)
+            for each in self.server.every(kind)
+            if wanted.items() <= (each["metadata"].get("labels") or {}).items()
+            and namespace in ("", None, each["metadata"].get("namespace", ""))
+        ]
+        await self.answered()
+        return found
+
+    @asynccontextmanager
+    async def stream(self, call: Call, *, patience: float = 0.0) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A watch of all objects, or of one by its name, in one namespace or in all of them."""
+        lines = asyncio.Queue[bytes]()
+        _, _, only = call.params.get("fieldSelector", "").partition("metadata.name=")
+
+        def tell(resource: str, old: Manifest | None, new: Manifest | None) -> None:
+            one = new or old or {}
+            kind, about = self.server.kinds[resource], one["metadata"]
+            of = call.path in (kind.path(), kind.path(about.get("namespace", "")))
+            if of and only in ("", about["name"]):
+                type_ = "DELETED" if new is None else "ADDED" if old is None else "MODIFIED"
+                lines.put_nowait(event(type_, one))
+
+        if since := call.params.get("resourceVersion"):
+            for change in self.server.history[int(since) :]:
+                tell(*change)
+        else:
+            for resource, objects in self.server.objects.items():
+                for each in objects.values():
+                    tell(resource, None, each)
+            lines.put_nowait(bookmark(self.server.version, initial_done=True))
+        self.server.listen(tell)
+        try:
+            yield _each(lines)
+        finally:
+            self.server.deafen(tell)
+
+    async def raw(self, method: str, path: str, *_: Any, **__: str) -> bytes:
+        """The version of a list, without its items: an informer asks for it whose watch is silent."""
+        await self.server.pause()
+        return msgspec.json.encode({"metadata": {"resourceVersion": str(self.server.version)}, "items": []})
+
+    def measure(self, _: Any) -> None:  # noqa: B027  # nothing is counted
+        ...
+
+
+class Server(Verbs):
     """All objects. What is stored is never changed in place, so that a reference is a snapshot.
 
     Without `chance` it answers at once; `fault` may return the error of a request.
     """
 
     def __init__(self, clock: Clock | None = None, chance: Random | None = None) -> None:
-        self.clock, self.chance = clock or SystemClock(), chance
+        self.server, self.clock, self.chance = self, clock or SystemClock(), chance
         self.objects: dict[str, dict[Key, Manifest]] = {}
         self.version = 0
         self.requests: list[tuple[str, str, str]] = []
@@ -58,9 +209,9 @@ class Server:
         self.trouble = 0.0
         """How likely a request fails."""
         self._born = 0
-        self._kinds: dict[str, Kind[Any]] = {}
+        self.kinds: dict[str, Kind[Any]] = {}
         self._listeners: list[Listener] = []
-        self._history: list[tuple[str, Manifest | None, Manifest | None]] = []
+        self.history: list[tuple[str, Manifest | None, Manifest | None]] = []
         """The changes, by their resourceVersions from 1."""
         self._applied: dict[tuple[str, str, str], Manifest] = {}
 
@@ -90,6 +241,30 @@ class Server:
         """The requests that may change something."""
         return [each for each in self.requests if each[0] not in ("get", "list")]
 
+    # the way of a request
+
+    async def asked(self, verb: str, kind: Kind[Any], name: str) -> None:
+        self.requests.append((verb, kind.name, name))
+        await self.pause()
+        if self.away:
+            raise Unreachable("connection refused", never_sent=True)
+        if self._fails():
+            raise ServerError(500, "InternalError", "etcdserver: request timed out")
+        if error := self.fault(verb, kind, name):
+            raise error
+
+    async def answered(self) -> None:
+        await self.pause()
+        if self.away or self._fails():
+            raise Unreachable("connection reset")
+
+    async def pause(self) -> None:
+        """Wait for as long as half of a request takes."""
+        await asyncio.sleep(self.chance.choice((0.001, 0.002, 0.01)) if self.chance else 0)
+
+    def _fails(self) -> bool:
+        return self.chance is not None and self.chance.random() < self.trouble
+
     # what others do, without delay
 
     def put(self, kind: Kind[Any], made: Manifest) -> Manifest:
@@ -111,7 +286,7 @@ class Server:
 
     def change(self, kind: Kind[Any], old: Manifest, **fields: Any) -> Manifest:
         """Replace fields of an object: spec, status, or metadata."""
-        return self._update(kind, old, {**old, **fields})
+        return self.update(kind, old, {**old, **fields})
 
     def remove(self, kind: Kind[Any], old: Manifest, grace: int | None = None) -> Manifest | None:
         """Delete an object: it stays while it has finalizers, and a pod while it runs."""
@@ -126,20 +301,20 @@ class Server:
             return old
         gone = {**about, "deletionTimestamp": timestamp(self.clock.now())}
         gone["generation"] = about["generation"] + (kind.resource != POD.resource)
-        return self._update(kind, old, {**old, "metadata": gone})
+        return self.update(kind, old, {**old, "metadata": gone})
 
     def collect(self) -> None:
         """What has lost its owner goes."""
         uids = {each["metadata"]["uid"] for found in self.objects.values() for each in found.values()}
         for resource, found in self.objects.items():
-            kind = self._kinds[resource]
+            kind = self.kinds[resource]
             for each in list(found.values()):
                 owners = each["metadata"].get("ownerReferences", [])
                 if owners and not any(owner["uid"] in uids for owner in owners):
                     self.remove(kind, each)
 
     def _store(self, kind: Kind[Any], old: Manifest | None, new: Manifest | None) -> Manifest:
-        self._kinds[kind.resource] = kind
+        self.kinds[kind.resource] = kind
         self.version += 1
         found = self.objects.setdefault(kind.resource, {})
         if new is None:
@@ -154,11 +329,11 @@ class Server:
         return stored
 
     def _tell(self, kind: Kind[Any], old: Manifest | None, new: Manifest | None) -> None:
-        self._history.append((kind.resource, old, new))
+        self.history.append((kind.resource, old, new))
         for listener in tuple(self._listeners):
             listener(kind.resource, old, new)
 
-    def _update(self, kind: Kind[Any], old: Manifest, new: Manifest) -> Manifest:
+    def update(self, kind: Kind[Any], old: Manifest, new: Manifest) -> Manifest:
         if new == old:
             return old
         about = {name: value for name, value in new["metadata"].items() if value not in ([], {})}
@@ -181,169 +356,12 @@ class Server:
         if old:
             _check_preconditions(old, about)
             mark = (old["metadata"]["uid"], manager, subresource)
-            new = self._update(kind, old, _merged(_without(old, self._applied.get(mark, {}), given), given))
+            new = self.update(kind, old, _merged(_without(old, self._applied.get(mark, {}), given), given))
         else:
             new = self.put(kind, {**given, "metadata": _own(about)})
             mark = (new["metadata"]["uid"], manager, subresource)
         self._applied[mark] = {**given, "metadata": {"annotations": _annotations(given)}}
         return new
-
-    # what the client does
-
-    async def create(
-        self, kind: Kind[Any], manifest: Manifest, namespace: str | None = None, *, dry_run: bool = False
-    ) -> Any:
-        about = manifest["metadata"]
-        await self._asked(kind, "create", about["name"])
-        if self.found(kind, about["name"], about.get("namespace", "")):
-            raise AlreadyExists(409, "AlreadyExists", f"{kind.name} {about['name']} exists")
-        rest = {name: value for name, value in manifest.items() if name != "status"}
-        return await self._answered(kind, self.put(kind, {**rest, "metadata": _own(about)}))
-
-    async def apply(
-        self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str = "", **_: Any
-    ) -> Any:
-        await self._asked(kind, "apply", manifest["metadata"]["name"])
-        return await self._answered(kind, self.apply_now(kind, manifest, manager, subresource))
-
-    async def merge_patch(
-        self,
-        kind: Kind[Any],
-        name: str,
-        patch: Manifest,
-        namespace: str | None = None,
-        *,
-        subresource: str = "",
-        strategic: bool = False,
-    ) -> Any:
-        await self._asked(kind, "patch", name)
-        old = self.lookup(kind, name, namespace or "")
-        about = patch.get("metadata", {})
-        _check_preconditions(old, about)
-        if subresource == "resize":
-            raise NotFound(404, "NotFound", "the server has no such subresource")
-        given = {subresource: patch[subresource]} if subresource else {**patch}
-        if not subresource:
-            given.pop("status", None)
-            rest = {n: v for n, v in about.items() if n not in ("uid", "resourceVersion")}
-            given = {**given, "metadata": rest}
-        new = _merged(old, given, drop=True)
-        if kind.resource == WORKLOAD.resource:
-            _check_workload(old, new)
-        return await self._answered(kind, self._update(kind, old, new))
-
-    async def delete(
-        self,
-        kind: Kind[Any],
-        name: str,
-        namespace: str | None = None,
-        *,
-        uid: str | None = None,
-        version: str | None = None,
-        grace: int | None = None,
-        propagation: str = "Background",
-    ) -> None:
-        await self._asked(kind, "delete", name)
-        key = Key((namespace or "") if kind.namespaced else "", name)
-        old = self.found(kind, *reversed(key))
-        if old is None:
-            if uid is not None:
-                writes.note(writes.Written(kind, key, gone=uid))
-            return
-        about = old["metadata"]
-        _check_preconditions(old, {"uid": uid, "resourceVersion": version})
-        left = self.remove(kind, old, grace)
-        if left is None:
-            writes.note(writes.Written(kind, key, gone=about["uid"]))
-            await self._pause()
-        else:
-            await self._answered(kind, left)
-
-    async def get(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
-        await self._asked(kind, "get", name)
-        return _read(kind, self.lookup(kind, name, namespace or ""))
-
-    async def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
-        try:
-            return await self.get(kind, name, namespace)
-        except NotFound:
-            return None
-
-    async def list(
-        self, kind: Kind[Any], namespace: str | None = None, *, labels: str = "", fields: str = ""
-    ) -> list[Any]:
-        await self._asked(kind, "list", "")
-        wanted = dict(term.split("=") for term in labels.split(",") if term)
-        found = [
-            _read(kind, each)
-            for each in self.every(kind)
-            if wanted.items() <= (each["metadata"].get("labels") or {}).items()
-            and namespace in ("", None, each["metadata"].get("namespace", ""))
-        ]
-        await self._pause()
-        return found
-
-    @asynccontextmanager
-    async def stream(self, call: Call, *, patience: float = 0.0) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A watch of all objects, or of one by its name, in one namespace or in all of them."""
-        lines = asyncio.Queue[bytes]()
-        _, _, only = call.params.get("fieldSelector", "").partition("metadata.name=")
-
-        def tell(resource: str, old: Manifest | None, new: Manifest | None) -> None:
-            one = new or old or {}
-            kind, about = self._kinds[resource], one["metadata"]
-            of = call.path in (kind.path(), kind.path(about.get("namespace", "")))
-            if of and only in ("", about["name"]):
-                type_ = "DELETED" if new is None else "ADDED" if old is None else "MODIFIED"
-                lines.put_nowait(event(type_, one))
-
-        if since := call.params.get("resourceVersion"):
-            for change in self._history[int(since) :]:
-                tell(*change)
-        else:
-            for resource, objects in self.objects.items():
-                for each in objects.values():
-                    tell(resource, None, each)
-            lines.put_nowait(bookmark(self.version, initial_done=True))
-        self.listen(tell)
-        try:
-            yield _each(lines)
-        finally:
-            self.deafen(tell)
-
-    async def raw(self, method: str, path: str, *_: Any, **__: str) -> bytes:
-        """The version of a list, without its items: an informer asks for it whose watch is silent."""
-        await self._pause()
-        return msgspec.json.encode({"metadata": {"resourceVersion": str(self.version)}, "items": []})
-
-    def measure(self, _: Any) -> None: ...
-
-    async def _asked(self, kind: Kind[Any], verb: str, name: str) -> None:
-        """The way of a request to the server."""
-        self.requests.append((verb, kind.name, name))
-        await self._pause()
-        if self.away:
-            raise Unreachable("connection refused", never_sent=True)
-        if self._fails():
-            raise ServerError(500, "InternalError", "etcdserver: request timed out")
-        if error := self.fault(verb, kind, name):
-            raise error
-
-    async def _answered(self, kind: Kind[Any], stored: Manifest) -> Any:
-        """The way back of an answer, which may be lost."""
-        await self._pause()
-        if self.away or self._fails():
-            raise Unreachable("connection reset")
-        about = stored["metadata"]
-        key = Key(about.get("namespace", ""), about["name"])
-        writes.note(writes.Written(kind, key, int(about["resourceVersion"]), about.get("labels") or {}))
-        return _read(kind, stored)
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(self.chance.choice((0.001, 0.002, 0.01)) if self.chance else 0)
-
-    def _fails(self) -> bool:
-        return self.chance is not None and self.chance.random() < self.trouble
 
 
 def follow(server: Server, cache: Cache[Any]) -> None:
