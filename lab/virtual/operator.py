@@ -7,6 +7,7 @@ import logging
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any, Final, cast
@@ -31,12 +32,13 @@ from elasticjob.kube.cache.protocol import Event, Listed, Removed, Restarted, Sy
 from elasticjob.kube.cache.wire import Item, item_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
-from elasticjob.kube.controller.controller import Runner
+from elasticjob.kube.clock import Clock
+from elasticjob.kube.controller.controller import Reconcile, Result, Runner
 from elasticjob.kube.metrics import Metrics
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
 from lab.build.caches import Nobody
-from lab.virtual.server import Server
+from lab.virtual.server import Verbs
 
 KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, SERVICE, NODE)
 KUEUES: Final[tuple[Kind[Any], ...]] = (WORKLOAD, LOCAL_QUEUE, CLUSTER_QUEUE, FLAVOR, COHORT)
@@ -47,16 +49,22 @@ USUAL: Final = (0.001, 0.005, 0.02, 0.1)
 
 
 class Watch:
-    """One kind: its changes come in their order, late."""
+    """One kind: its changes come in their order, late; some may be lost, until it lists again."""
 
     def __init__(self, cache: Cache[Any], chance: Random) -> None:
         self.cache = cache
+        self.behind = 0
+        """How many of the newest changes are held back."""
+        self.copies = 1
+        """How often each change comes; 0: changes are lost."""
         self._chance = chance
         self._waiting: deque[tuple[float, Event]] = deque()
         self._last = 0.0
         self._on = True
 
     def begin(self, found: list[Manifest], version: int) -> None:
+        """List: what was to come before is in the list, or was lost."""
+        self._waiting.clear()
         items = tuple(_item(each) for each in found)
         changes = []
         for event in (Restarted(), Listed(items), Synced(str(version))):
@@ -68,7 +76,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         self._last = max(self._last, loop.time() + self._chance.choice(USUAL))
         event: Event = Upserted(_item(new)) if new is not None else Removed(_item(cast(Manifest, old)))
-        self._waiting.append((self._last, event))
+        self._waiting.extend(((self._last, event),) * self.copies)
         loop.call_at(self._last, self._deliver)
 
     def lose(self) -> None:
@@ -86,12 +94,17 @@ class Watch:
         self._waiting = deque((max(at, self._last), event) for at, event in self._waiting)
         asyncio.get_running_loop().call_at(self._last, self._deliver)
 
+    def catch_up(self) -> None:
+        """No change is held back or lost any more."""
+        self.behind, self.copies = 0, 1
+        self._deliver()
+
     def end(self) -> None:
         self._on = False
 
     def _deliver(self) -> None:
         now = asyncio.get_running_loop().time() + 1e-6  # a loop's timers may be early by its resolution
-        while self._on and self._waiting and self._waiting[0][0] <= now:
+        while self._on and len(self._waiting) > self.behind and self._waiting[0][0] <= now:
             changes = self.cache.take(self._waiting.popleft()[1])
             self.cache.tell(changes)
             self.cache.advanced()
@@ -100,20 +113,31 @@ class Watch:
 class Operator:
     """One process: from its start until it is killed, in the middle of whatever it does."""
 
-    def __init__(self, server: Server, chance: Random, has_workloads: Stays) -> None:
-        self._server = server
+    def __init__(
+        self,
+        client: Verbs,
+        chance: Random,
+        has_workloads: Stays,
+        clock: Clock | None = None,
+        behind: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        """Its first lists lack the last changes of each kind, `behind` at most: they come `seconds` later."""
+        self._server = server = client.server
+        self.passes = 0
+        """How often something was reconciled."""
         made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in (*KINDS, DIJOB, *KUEUES)}
         self.watches = {name: Watch(found, chance) for name, found in made.items()}
         caches = Caches(*(made[kind.resource] for kind in KINDS))
         workloads, locals_, clusters, flavors, cohorts = (made[kind.resource] for kind in KUEUES)
         queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=has_workloads)
-        client, clock = cast(Client, server), server.clock
+        clock, connected = clock or server.clock, cast(Client, client)
         found = controllers(
-            client,
+            connected,
             caches,
             made[DIJOB.resource],
             queues,
-            lambda manager: Applier(client, cast(Recorder, Nobody()), manager, caches),
+            lambda manager: Applier(connected, cast(Recorder, Nobody()), manager, caches),
             Counters(CollectorRegistry()),
             clock.now,
             provision=Provision("image", requests={"cpu": "1"}),
@@ -122,22 +146,47 @@ class Operator:
             concurrency=2,
         )
         metrics, draw = metrics_of_all(), chance.random
-        self.runners = [Runner(each, made, clock=clock, metrics=metrics, chance=draw) for each in found]
+        counted = (replace(each, reconcile=self._counted(each.reconcile)) for each in found)
+        self.runners = [Runner(each, made, clock=clock, metrics=metrics, chance=draw) for each in counted]
         server.listen(self._heard)
         for name, watch in self.watches.items():
-            watch.begin(list(server.objects.get(name, {}).values()), server.version)
+            objects, version, missed = server.past(name, behind)
+            watch.begin(objects, version)
+            watch.stall(seconds if missed else 0.0)
+            for change in missed:
+                watch.heard(*change)
         self._tasks = [asyncio.create_task(runner.run()) for runner in self.runners]
 
     def _heard(self, resource: str, old: Manifest | None, new: Manifest | None) -> None:
         if watch := self.watches.get(resource):
             watch.heard(old, new)
 
-    async def kill(self) -> None:
+    def _counted(self, reconcile: Reconcile) -> Reconcile:
+        async def counted(key: Key) -> Result:
+            self.passes += 1
+            return await reconcile(key)
+
+        return counted
+
+    def relist(self, resource: str) -> None:
+        """A watch whose version is too old lists anew."""
+        objects, version, _ = self._server.past(resource, 0)
+        self.watches[resource].begin(objects, version)
+
+    def deafen(self) -> None:
+        """It hears of no change any more."""
         self._server.deafen(self._heard)
         for watch in self.watches.values():
             watch.end()
+
+    def stop(self) -> None:
+        """End at once, wherever it is: nothing that it does from now on has an effect by itself."""
+        self.deafen()
         for task in self._tasks:
             task.cancel()
+
+    async def kill(self) -> None:
+        self.stop()
         for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
             if isinstance(ended, Exception):
                 raise ended

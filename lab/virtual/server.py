@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from itertools import islice
 from random import Random
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ from lab.truths.quota import is_true
 
 Listener = Callable[[str, Manifest | None, Manifest | None], None]
 """Called with each change: the resource, and the object before and after."""
+Change = tuple[Manifest | None, Manifest | None]
+"""An object before and after."""
 Fault = Callable[[str, Kind[Any], str], Exception | None]
 """The error of a request: verb, kind and name."""
 OF_SERVER: Final = frozenset(
@@ -226,6 +229,19 @@ class Server(Verbs):
 
     def found(self, kind: Kind[Any], name: str, namespace: str = "") -> Manifest | None:
         return self.objects.get(kind.resource, {}).get(Key(namespace, name))
+
+    def past(self, resource: str, behind: int) -> tuple[list[Manifest], int, list[Change]]:
+        """Return the objects of a kind before its last changes, the version then, and those changes."""
+        objects, missed, version = dict(self.objects.get(resource, {})), list[Change](), self.version
+        newest = ((n, change) for n, change in reversed([*enumerate(self.history)]) if change[0] == resource)
+        for number, (_, old, new) in islice(newest, behind):
+            missed.insert(0, (old, new))
+            version = number
+            if old is None:
+                del objects[_key(new or {})]
+            else:
+                objects[_key(old)] = old
+        return list(objects.values()), version, missed
 
     def lookup(self, kind: Kind[Any], name: str, namespace: str = "") -> Manifest:
         """Return an object. Raises NotFound."""
