@@ -11,8 +11,9 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.parts import names
+from elasticjob.kube.errors import ServerError
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import POD
+from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.master.state.job import Job
 from lab.simulation.agent import Agent
 from lab.simulation.master import Master
@@ -174,5 +175,25 @@ def test_a_master_that_is_told_to_stop_leaves_no_verdict() -> None:
         scene.master.stop()
         await scene.until(lambda: scene.words, "it ends", 10)
         assert (scene.words["verdict"], scene.words["code"]) == ("Stopped", 0)
+
+    play(story())
+
+
+def test_no_round_is_counted_twice_where_the_status_is_newer_than_the_snapshot() -> None:
+    async def story() -> None:
+        scene = Scene(steps=1000)
+        full = ServerError(500, "InternalError", "etcdserver: no space")
+        scene.server.fault = lambda verb, kind, _: full if (verb, kind) == ("apply", CONFIG_MAP) else None
+        await scene.until(lambda: scene.size == 3, "all train")
+        scene.lose(1)
+        await scene.until(lambda: scene.size == 2, "two train")
+        scene.master.kill()
+        for index in (0, 2):
+            scene.lose(index)
+        for index in range(3):
+            scene.work(index, relaunch=1)
+        scene.lead(relaunch=1)
+        await scene.until(lambda: scene.size == 3, "all train again")
+        assert round_of(scene.job) == 3
 
     play(story())
