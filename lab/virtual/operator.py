@@ -180,8 +180,12 @@ class Operator:
             watch.end()
 
     def stop(self) -> None:
-        """End at once, wherever it is: nothing that it does from now on has an effect by itself."""
+        """End at once, wherever it is."""
         self.deafen()
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel what it does."""
         for task in self._tasks:
             task.cancel()
 

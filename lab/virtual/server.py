@@ -203,6 +203,8 @@ class Server(Verbs):
         self.server, self.clock, self.chance = self, clock or SystemClock(), chance
         self.objects: dict[str, dict[Key, Manifest]] = {}
         self.version = 0
+        self.writer = ""
+        """The program whose request is carried out."""
         self.requests: list[tuple[str, str, str]] = []
         """The verb, the kind and the name of each request."""
         self.fault: Fault = lambda *_: None
