@@ -75,7 +75,7 @@ class Connection(Verbs):
         await self._takes("answer")
         if strike:
             await strike.befall(self)
-        self._alive()
+        await self._alive()
         if self.server.away:
             raise Unreachable("connection reset")
 
@@ -87,19 +87,19 @@ class Connection(Verbs):
             self._under_way[asyncio.current_task()] = strike
         elif strike:
             await strike.befall(self)
-            self._alive()
+            await self._alive()
 
     async def _takes(self, what: str) -> None:
         """Wait for as long as half of a request takes; a stopped process waits until it goes on."""
-        self._alive()
+        await self._alive()
         self._asked += 1
         number = crc32(f"{self._seed} {self.program} {what} {self._asked}".encode())
         await asyncio.sleep(WAYS[number % len(WAYS)])
         if self.paused:
             await self.paused.wait()
-        self._alive()
+        await self._alive()
 
-    def _alive(self) -> None:
+    async def _alive(self) -> None:
         """A killed process does nothing more, whatever its code would do when it is cancelled."""
         if self.dead:
-            raise asyncio.CancelledError
+            await asyncio.get_running_loop().create_future()

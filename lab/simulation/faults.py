@@ -48,7 +48,7 @@ def crash(world: World, write: int, when: str, back: float, behind: int = 0) -> 
     world.strikes["operator", write] = Strike(when == "after", die)
 
 
-def restart(world: World, back: float, behind: int) -> None:
+def restart(world: World, back: float, behind: int = 0) -> None:
     world.note("--- the operator dies")
     world.crash(back, behind)
 
@@ -157,11 +157,10 @@ FAULTS: Final = (
             "write": _write(c),
             "when": c.choice(("before", "after")),
             "back": c.choice((0.05, 1, 10)),
-            "behind": c.choice((0, 0, 3)),
         },
         crash,
     ),
-    Fault("restart", 3, lambda c: {"back": c.choice((0.05, 1, 10)), "behind": c.choice((0, 2, 5))}, restart),
+    Fault("restart", 3, lambda c: {"back": c.choice((0.05, 1, 10))}, restart),
     Fault("cut", 3, lambda c: {"write": _write(c), "done": c.choice(("yes", "no"))}, cut),
     Fault("refuse", 3, lambda c: {"write": _write(c), "code": c.choice(sorted(ERRORS))}, refuse),
     Fault("depose", 3, lambda c: {"write": _write(c), "seconds": c.choice((1, 5, 20))}, depose),

@@ -16,6 +16,7 @@ from typing import Any, Final
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
@@ -195,6 +196,9 @@ async def _delete_all(world: World) -> None:
                 await world.user.delete(kind, name, TEAM)
     for each in world.foreign():
         world.server.remove(WORKLOAD, each)
+    for each in world.server.every(SCALEPLAN):
+        if not each["metadata"].get("ownerReferences"):  # of a job that never was
+            world.server.remove(SCALEPLAN, each)
     world.last = world.time
 
 

@@ -14,7 +14,7 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE, LABEL_SCALE_TYPE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, Places
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.names import MASTER
@@ -90,26 +90,21 @@ def done_once(world: World, change: Change) -> Iterator[str]:
 
 
 def within_size(world: World, change: Change) -> Iterator[str]:
-    """No pod is made beyond the sizes that its JobResource had lately."""
-    sizes: dict[tuple[str, str], list[tuple[float, int]]] = world.memory.setdefault("sizes", {})
+    """No pod is made for a node that its JobResource has not lately had."""
+    known: dict[str, list[tuple[float, Manifest]]] = world.memory.setdefault("sizes", {})
     if change.of(JOBRESOURCE) and change.new:
-        uid, suspended = change.new["metadata"]["uid"], change.new["spec"].get("suspend")
-        for role, size in change.new["spec"].get("replicaResourceSpecs", {}).items():
-            many = 0 if suspended else int(size.get("replicas") or 0)
-            sizes.setdefault((uid, role), []).append((world.time, many))
+        known.setdefault(change.new["metadata"]["uid"], []).append((world.time, change.new))
     if not (change.of(POD) and change.is_new and change.by == OPERATOR):
         return
-    resource = _resource_of(world, change.object)
-    labels = change.object["metadata"].get("labels", {})
+    resource, labels = _resource_of(world, change.object), change.object["metadata"].get("labels", {})
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX)
-    if resource is None or role == MASTER or index is None:
+    if resource is None or role == MASTER or index is None or _standin(change.object):
         return
-    known = sizes.get((resource["metadata"]["uid"], role), [])
-    since = [many for at, many in known if at > world.time - LATE] + [many for _, many in known[-1:]]
-    before = [many for at, many in known if at <= world.time - LATE][-1:]
-    spares = int(_role(world, resource, role).get("spares") or 0)
-    if int(index) >= max((*since, *before, 0)) + spares and not _standin(change.object):
-        yield f"{_name(change.object)} is made, and {role} has {max((*since, *before, 0))} nodes"
+    seen = known[resource["metadata"]["uid"]]
+    lately = [each for at, each in seen if at > world.time - LATE]
+    lately += [each for at, each in seen if at <= world.time - LATE][-1:]
+    if not any(int(index) in _indices(each, role) for each in lately):
+        yield f"{_name(change.object)} is made, and {role} has the nodes {sorted(_indices(resource, role))}"
 
 
 def over_is_over(world: World, change: Change) -> Iterator[str]:
@@ -153,17 +148,15 @@ def plans_end_once(world: World, change: Change) -> Iterator[str]:
     before, after = _phase(change.old), _phase(change.new)
     if before in OVER and after != before:
         yield f"plan {_name(change.object)} was {before}, and is {after}"
-    if (
-        after == "Superseded" != before
-        and change.new["metadata"].get("labels", {}).get(LABEL_SCALE_TYPE) == "manual"
-    ):
-        newer = [
-            each
-            for each in world.of_job(SCALEPLAN, _label(change.new))
-            if _is_manual(each) and each is not change.new
-        ]
-        if not newer and world.there(ELASTICJOB, _label(change.new)):
-            yield f"plan {_name(change.object)} of a user is superseded, and there is no newer one"
+    if after == "Superseded" != before and _is_manual(change.new):
+        job, every = world.there(ELASTICJOB, _label(change.new)), world.of_job(SCALEPLAN, _label(change.new))
+        newer = [e for e in every if _age(e) > _age(change.new) and _phase(e) in ("Scaling", "Succeeded")]
+        if job and not _is_over(job) and newer and not any(map(_is_manual, newer)):
+            yield f"plan {_name(change.object)} of a user is superseded by {_name(newer[0])}"
+
+
+def _age(found: Manifest) -> tuple[str, int]:
+    return found["metadata"]["creationTimestamp"], int(found["metadata"]["uid"].rpartition("-")[2])
 
 
 def plan_at_once(world: World, change: Change) -> Iterator[str]:
@@ -186,18 +179,22 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
         if old.get(field) and (
             not new.get(field) or (field == "observedGeneration" and new[field] < old[field])
         ):
-            if not (field != "observedGeneration" and change.by != OPERATOR):
+            if field == "observedGeneration" or not change.new["spec"].get("suspend"):
                 yield f"{change.resource} {name}: {field} was {old[field]}, and is {new.get(field)}"
     if new.get("observedGeneration", 0) > change.new["metadata"].get("generation", 0):
         yield f"{change.resource} {name}: observedGeneration is ahead of generation"
     if change.of(JOBRESOURCE):
         for role, known in old.get("completedIndexes", {}).items():
-            if lost := _indexes(known) - _indexes(new.get("completedIndexes", {}).get(role, "")):
+            both = _indices(change.old, role) & _indices(change.new, role)
+            if lost := (_indexes(known) & both) - _indexes(new.get("completedIndexes", {}).get(role, "")):
                 yield f"JobResource {name}: {role} {sorted(lost)} had succeeded"
         for role, counts in old.get("restarts", {}).items():
+            both = _indices(change.old, role) & _indices(change.new, role)
             for index, many in counts.items():
-                if new.get("restarts", {}).get(role, {}).get(index, 0) < many and not _forgives(
-                    world, change.new
+                if (
+                    int(index) in both
+                    and new.get("restarts", {}).get(role, {}).get(index, 0) < many
+                    and not _forgives(world, change.new)
                 ):
                     yield f"JobResource {name}: {role} {index} had failed {many} times"
     before = {each["type"]: each for each in old.get("conditions", ())}
@@ -211,11 +208,21 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
 def quotas(world: World, change: Change) -> Iterator[str]:
     if change.resource in (WORKLOAD.resource, POD.resource) and world.server.every(WORKLOAD):
         yield from quota.breaches(
-            world.server.every(POD),
+            [each for each in world.server.every(POD) if _counts(world, each)],
             world.server.every(WORKLOAD),
             world.kueue.cells().values(),
             world.excused,
         )
+
+
+def _counts(world: World, pod: Manifest) -> bool:
+    """Whether a pod is of a job in a queue, or of none of ours."""
+    job = world.there(ELASTICJOB, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
+    resource = _resource_of(world, pod)
+    mine = job and resource and _owner(resource) == job["metadata"]["uid"]
+    return bool(mine and job and _queued(world, job)) or quota.WORKLOAD_OF in pod["metadata"].get(
+        "annotations", {}
+    )
 
 
 # where nothing happens any more
@@ -234,19 +241,28 @@ def as_asked(world: World) -> Iterator[str]:
 
 
 def _pods_of(world: World, resource: Manifest) -> Iterator[str]:
-    name, spec = _name(resource), resource["spec"]
+    name = _name(resource)
+    if _blocked(resource):
+        return
     every = [p for p in world.server.every(POD) if _owner(p) == resource["metadata"]["uid"]]
-    for role, size in spec.get("replicaResourceSpecs", {}).items():
-        wanted = 0 if spec.get("suspend") else int(size.get("replicas") or 0)
+    for role in resource["spec"].get("replicaResourceSpecs", {}):
         failed = _indexes(resource.get("status", {}).get("failedIndexes", {}).get(role, ""))
-        done = _completed(resource, role)
-        mine = [p for p in every if p["metadata"]["labels"].get(LABEL_ROLE) == role]
-        alive = sorted(p["metadata"]["labels"][LABEL_INDEX] for p in mine if _lives(world, p))
-        there = {str(i) for i in range(wanted)} - done - {str(i) for i in failed}
-        if set(alive) - there - _standins(mine):
-            yield f"JobResource {name}: {role} {sorted(set(alive) - there)} run, and {wanted} nodes are asked for"
-        if there - set(alive) and not spec.get("queued"):
-            yield f"JobResource {name}: {role} {sorted(there - set(alive))} do not run; {wanted} are asked for"
+        mine = [p for p in every if p["metadata"]["labels"].get(LABEL_ROLE) == role and not _standin(p)]
+        alive = {int(p["metadata"]["labels"][LABEL_INDEX]) for p in mine if _lives(world, p)}
+        asked = _indices(resource, role)
+        if surplus := alive - asked:
+            yield f"JobResource {name}: {role} {sorted(surplus)} run, and {sorted(asked)} are asked for"
+        done = {int(each) for each in _completed(resource, role)}
+        if lacking := asked - alive - done - failed:
+            yield f"JobResource {name}: {role} {sorted(lacking)} do not run, and are asked for"
+
+
+def _blocked(resource: Manifest) -> bool:
+    """Whether its status says why it is not as the spec says: another's object has a name, or a queue."""
+    found = [c for c in resource.get("status", {}).get("conditions", ()) if c["type"] == "Ready"]
+    return any(
+        c["status"] == "False" and c["reason"] in ("NameTaken", "Refused", "WaitingForQuota") for c in found
+    )
 
 
 def told_truly(world: World) -> Iterator[str]:
@@ -404,6 +420,12 @@ def _role(world: World, resource: Manifest, role: str) -> Manifest:
     job = world.there(ELASTICJOB, _name(resource))
     found: Manifest = job["spec"]["replicaSpecs"].get(role, {}) if job else {}
     return found
+
+
+def _indices(resource: Manifest, role: str) -> set[int]:
+    """The indices of the nodes of a role that should run."""
+    asked = resource["spec"].get("replicaResourceSpecs", {}).get(role, {})
+    return set() if resource["spec"].get("suspend") else {*Places.model_validate(asked).indices}
 
 
 def _indexes(text: str) -> set[int]:
