@@ -95,7 +95,10 @@ def draw_job(chance: Random, jobs: Jobs) -> Given:
         "queue": (0.15, lambda: chance.choice("ab")),
         "mode": (0.2, lambda: "single-job"),
     }
-    return drawn | {name: make() for name, (share, make) in more.items() if chance.random() < share}
+    drawn |= {name: make() for name, (share, make) in more.items() if chance.random() < share}
+    if drawn.get("policy") == "Always":  # it would run again for ever
+        drawn.pop("seconds", None)
+    return drawn
 
 
 async def submit(world: World, **given: Value) -> None:

@@ -88,6 +88,7 @@ def stale(world: World, kind: str, versions: int, seconds: float) -> None:
     if world.operator:
         watch = world.operator.watches[_resource(world, kind)]
         watch.behind = versions
+        world.lag(seconds)
         world.at(seconds, watch.catch_up)
 
 
@@ -97,6 +98,7 @@ def drop(world: World, kind: str, seconds: float) -> None:
         resource = _resource(world, kind)
         watch = operator.watches[resource]
         watch.copies = 0
+        world.lag(seconds)
 
         def relist() -> None:
             watch.catch_up()
@@ -117,6 +119,7 @@ def double(world: World, kind: str, seconds: float) -> None:
 def late(world: World, kind: str, seconds: float) -> None:
     if world.operator:
         world.operator.watches[_resource(world, kind)].stall(seconds)
+        world.lag(seconds)
 
 
 def relist(world: World, kind: str) -> None:

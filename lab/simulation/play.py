@@ -24,7 +24,7 @@ from elasticjob.kube.objects.views import NODE
 from lab.simulation.acts import ACTS, Act, draw_job
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
-from lab.simulation.truths import TRUTHS, Truth
+from lab.simulation.truths import TRUTHS, Truth, plans_are_over
 from lab.simulation.world import World
 from lab.virtual.cluster import MACHINES, TEAM
 from lab.virtual.loop import run
@@ -33,6 +33,8 @@ from lab.virtual.operator import Crashes
 QUIET: Final = 45.0
 """Seconds without a write by us after which a world is at rest: longer than any pause before a retry."""
 LONGEST: Final = 600.0
+PLAN_PATIENCE: Final = 620.0
+"""Seconds after which a plan whose nodes do not come is given up."""
 PAUSES: Final = (0.0, 0.02, 0.3, 1.0, 3.0, 8.0)
 ROWS: Final[dict[str, Act | Fault]] = {each.name: each for each in (*ACTS, *FAULTS)}
 
@@ -103,6 +105,9 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
             await _happens(world)
             _heal(world)
             await _rest(world)
+            if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
+                await asyncio.sleep(PLAN_PATIENCE)
+                await _rest(world)
             _raise(world, "at rest", truths, lambda truth: truth.rest(world))
             objects = {name: list(found.values()) for name, found in world.server.objects.items()}
             if ends:

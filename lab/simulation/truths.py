@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, Places
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
-from elasticjob.controllers.parts.names import MASTER
+from elasticjob.controllers.parts.names import MASTER, STANDS_IN
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD
 from lab.truths import quota
@@ -31,6 +31,8 @@ OPERATOR: Final = "operator"
 ENDED: Final = ("Succeeded", "Failed")
 OVER: Final = ("Succeeded", "Failed", "Superseded")
 OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
+SOON: Final = 1.0
+"""Seconds after which a controller has heard of a change, unless its watch lags."""
 LATE: Final = 8.0
 """Seconds in which a controller may act on what it has read before: its patience with caches, and requests."""
 
@@ -80,13 +82,20 @@ def one_life(world: World, change: Change) -> Iterator[str]:
 
 
 def done_once(world: World, change: Change) -> Iterator[str]:
-    """A node whose work is done does not run again."""
-    if not (change.of(POD) and change.is_new and change.by == OPERATOR):
-        return
-    resource = _resource_of(world, change.object)
-    labels = change.object["metadata"].get("labels", {})
-    if resource and labels.get(LABEL_INDEX) in _completed(resource, labels.get(LABEL_ROLE, "")):
-        yield f"{_name(change.object)} is made, and its node has succeeded"
+    """A node whose work is done does not run again, as long as it is asked for."""
+    done: dict[tuple[str, str], set[int]] = world.memory.setdefault("done", {})
+    if change.of(JOBRESOURCE) and change.new:
+        uid, status = change.new["metadata"]["uid"], change.new.get("status") or {}
+        for role, text in status.get("completedIndexes", {}).items():
+            done.setdefault((uid, role), set()).update(_indexes(text))
+        for (of, role), indices in done.items():
+            if of == uid and not change.new["spec"].get("suspend"):
+                indices &= _indices(change.new, role)
+    if change.of(POD) and change.is_new and change.by == OPERATOR:
+        labels = change.object["metadata"].get("labels", {})
+        known = done.get((_owner(change.object), labels.get(LABEL_ROLE, "")), ())
+        if int(labels.get(LABEL_INDEX, -1)) in known:
+            yield f"{_name(change.object)} is made, and its node has succeeded"
 
 
 def within_size(world: World, change: Change) -> Iterator[str]:
@@ -109,14 +118,17 @@ def within_size(world: World, change: Change) -> Iterator[str]:
 
 def over_is_over(world: World, change: Change) -> Iterator[str]:
     """A job that has ended makes no pod, and never runs again."""
-    if change.of(POD) and change.is_new and change.by == OPERATOR:
-        job = world.there(ELASTICJOB, change.object["metadata"].get("labels", {}).get(LABEL_JOB, ""))
-        resource = _resource_of(world, change.object)
-        if job and resource and _is_over(job) and _owner(resource) == job["metadata"]["uid"]:
-            yield f"{_name(change.object)} is made, and its job is over"
+    ended: dict[str, float] = world.memory.setdefault("ended", {})
+    if change.of(ELASTICJOB) and change.new and _is_over(change.new):
+        ended.setdefault(change.new["metadata"]["uid"], world.time)
     if change.of(ELASTICJOB) and change.old and change.new and _is_over(change.old):
         if _ends(change.old) != _ends(change.new):
             yield f"{_name(change.object)} was {_ends(change.old)}, and is {_ends(change.new)}"
+    if change.of(POD) and change.is_new and change.by == OPERATOR and not world.lags:
+        resource = _resource_of(world, change.object)
+        since = ended.get(_owner(resource), world.time) if resource else world.time
+        if world.time - since > SOON:
+            yield f"{_name(change.object)} is made, and its job has been over for {world.time - since:.1f} s"
 
 
 # writers
@@ -170,39 +182,43 @@ def plan_at_once(world: World, change: Change) -> Iterator[str]:
 
 def status_goes_on(world: World, change: Change) -> Iterator[str]:
     """What a status counts does not become less, and what it dates is not dated anew."""
-    if change.old is None or change.new is None or change.resource not in OURS:
+    if change.old is None or change.new is None or change.resource not in OURS or world.lags:
         return
     if change.old["metadata"]["uid"] != change.new["metadata"]["uid"]:
         return
-    old, new, name = change.old.get("status") or {}, change.new.get("status") or {}, _name(change.object)
-    for field in ("observedGeneration", "startTime", "completionTime"):
-        if old.get(field) and (
-            not new.get(field) or (field == "observedGeneration" and new[field] < old[field])
-        ):
-            if field == "observedGeneration" or not change.new["spec"].get("suspend"):
-                yield f"{change.resource} {name}: {field} was {old[field]}, and is {new.get(field)}"
-    if new.get("observedGeneration", 0) > change.new["metadata"].get("generation", 0):
-        yield f"{change.resource} {name}: observedGeneration is ahead of generation"
+    old, new, about = change.old.get("status") or {}, change.new.get("status") or {}, change.new["metadata"]
+    what = f"{change.resource.partition('.')[0]} {_name(change.object)}"
+    seen = new.get("observedGeneration", 0)
+    if seen < old.get("observedGeneration", 0) or seen > about.get("generation", 0):
+        yield f"{what}: observedGeneration was {old.get('observedGeneration')}, and is {seen}"
+    stays = not change.new["spec"].get("suspend") and seen == about.get("generation")
+    for field in ("startTime", "completionTime"):
+        if stays and old.get(field) and old[field] != new.get(field) and not old.get("phase") == "Suspended":
+            yield f"{what}: {field} was {old[field]}, and is {new.get(field)}"
     if change.of(JOBRESOURCE):
-        for role, known in old.get("completedIndexes", {}).items():
-            both = _indices(change.old, role) & _indices(change.new, role)
-            if lost := (_indexes(known) & both) - _indexes(new.get("completedIndexes", {}).get(role, "")):
-                yield f"JobResource {name}: {role} {sorted(lost)} had succeeded"
-        for role, counts in old.get("restarts", {}).items():
-            both = _indices(change.old, role) & _indices(change.new, role)
-            for index, many in counts.items():
-                if (
-                    int(index) in both
-                    and new.get("restarts", {}).get(role, {}).get(index, 0) < many
-                    and not _forgives(world, change.new)
-                ):
-                    yield f"JobResource {name}: {role} {index} had failed {many} times"
+        yield from _facts(world, what, change.old, change.new)
     before = {each["type"]: each for each in old.get("conditions", ())}
     for each in new.get("conditions", ()):
-        known = before.get(each["type"])
-        same = known and known["status"] == each["status"]
-        if same and known and known.get("lastTransitionTime") != each.get("lastTransitionTime"):
-            yield f"{change.resource} {name}: condition {each['type']} stays {each['status']}, with another time"
+        known = before.get(each["type"], {})
+        if known.get("status") == each["status"] and known.get("lastTransitionTime") != each.get(
+            "lastTransitionTime"
+        ):
+            yield f"{what}: condition {each['type']} stays {each['status']}, with another time"
+
+
+def _facts(world: World, what: str, before: Manifest, after: Manifest) -> Iterator[str]:
+    """What is lost of the facts of nodes that stay."""
+    old, new = before.get("status") or {}, after.get("status") or {}
+    for role, known in old.get("completedIndexes", {}).items():
+        both = _indices(before, role) & _indices(after, role)
+        if lost := (_indexes(known) & both) - _indexes(new.get("completedIndexes", {}).get(role, "")):
+            yield f"{what}: {role} {sorted(lost)} had succeeded"
+    for role, counts in old.get("restarts", {}).items():
+        both = _indices(before, role) & _indices(after, role)
+        now = new.get("restarts", {}).get(role, {})
+        less = [index for index, many in counts.items() if int(index) in both and now.get(index, 0) < many]
+        if less and not _forgives(world, after):
+            yield f"{what}: restarts of {role} {', '.join(less)} are forgotten"
 
 
 def quotas(world: World, change: Change) -> Iterator[str]:
@@ -297,11 +313,12 @@ def plans_are_over(world: World) -> Iterator[str]:
     """No plan of a job waits for ever without a word."""
     for plan in world.server.every(SCALEPLAN):
         job = world.there(ELASTICJOB, plan["spec"]["ownerJob"])
-        waits = job and (job["spec"].get("suspend") or _queued(world, job) or job["spec"].get("managedBy"))
-        if _phase(plan) not in OVER and job and not waits:
-            running = _unplaced(world, job)
-            if not running:
-                yield f"plan {_name(plan)} is {_phase(plan) or 'not looked at'}"
+        resource = world.there(JOBRESOURCE, plan["spec"]["ownerJob"])
+        if job is None or resource is None or _blocked(resource):
+            continue
+        waits = job["spec"].get("suspend") or _queued(world, job) or job["spec"].get("managedBy")
+        if _phase(plan) not in OVER and not waits and not _unplaced(world, job):
+            yield f"plan {_name(plan)} is {_phase(plan) or 'not looked at'}"
 
 
 def last_word(world: World) -> Iterator[str]:
@@ -404,11 +421,8 @@ def _lives(world: World, pod: Manifest) -> bool:
 
 
 def _standin(pod: Manifest) -> bool:
-    return bool(pod["metadata"].get("labels", {}).get("elasticjob.dlrover/stand-in"))
-
-
-def _standins(found: list[Manifest]) -> set[str]:
-    return {p["metadata"]["labels"][LABEL_INDEX] for p in found if _standin(p)}
+    """Whether a pod is of a spare, or of a node that stands in for another."""
+    return STANDS_IN in pod["metadata"].get("annotations", {})
 
 
 def _resource_of(world: World, pod: Manifest) -> Manifest | None:

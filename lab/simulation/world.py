@@ -33,6 +33,7 @@ EXIT: Final = "EXIT"
 """Variables of a container that ends by itself: after how long, and with which code."""
 USER: Final = "user"
 OURS: Final = ("operator", "brain")
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 
 class Clock(LoopClock):
@@ -75,6 +76,7 @@ class World(cluster.World):
     """When one of our programs wrote, or something changed that is no status."""
     standing: frozenset[str] = frozenset()
     """The resources of which objects are there from the beginning."""
+    _lags: float = 0.0
     _process: Process | None = None
     _others: list[Process] = field(default_factory=list)
     _numbers: Counter[str] = field(default_factory=Counter)
@@ -144,6 +146,7 @@ class World(cluster.World):
         process = self._process
         if process is None:
             return
+        self.lag(seconds)
         process.connection.paused = asyncio.Event()
         process.program.deafen()
         self._others.append(process)
@@ -241,10 +244,23 @@ class World(cluster.World):
 
     # reading
 
+    def jobs(self) -> list[Manifest]:
+        """The jobs in queues."""
+        return [each for each in super().jobs() if QUEUE_LABEL in (each["metadata"].get("labels") or {})]
+
     @property
     def time(self) -> float:
         """The virtual seconds since the beginning."""
         return self._now
+
+    @property
+    def lags(self) -> bool:
+        """Whether the operator may see less than its own writes, or an older operator writes."""
+        return self.time < self._lags
+
+    def lag(self, seconds: float) -> None:
+        """The operator sees less than usual for a while, and acts on it."""
+        self._lags = max(self._lags, self.time + seconds + 8.0)
 
     def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
         """Call something so many seconds later."""
