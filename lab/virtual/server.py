@@ -221,9 +221,12 @@ class Verbs(ABC):
         await self.answered()
         writes.note(writes.Written(kind, key, gone=about["uid"]))
 
-    async def get(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
+    async def get(
+        self, kind: Kind[Any], name: str, namespace: str | None = None, *, subresource: str = ""
+    ) -> Any:
         await self.asked("get", kind, name)
-        return _read(kind, self.server.lookup(kind, name, namespace or ""))
+        found = self.server.lookup(kind, name, namespace or "")
+        return _read(kind, scale_of(kind, found) if subresource == "scale" else found)
 
     async def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
         try:
