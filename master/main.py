@@ -8,7 +8,7 @@ import logging
 import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,10 +29,12 @@ from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.durable.store import MANAGER, ConfigMap, File, Nowhere, Store, StoreError, restore
 from elasticjob.master.handlers import nodes
 from elasticjob.master.scalers.pods import MANAGED_BY, Rules
+from elasticjob.master.serving.core import Core
 from elasticjob.master.serving.server import Master
 from elasticjob.master.state.job import End, Job
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Core)
 log = logging.getLogger("elasticjob.master")
 
 LINGER = 5.0  # seconds after the verdict in which agents can still fetch it
@@ -50,12 +52,23 @@ async def run(
     with_signals(stopped)
     collect_rarely()
     place = in_cluster(settings, chosen, rules) if settings.namespace else alone(settings, chosen)
+    job = await live(place, stopped)
+    say_last_words(job, settings.termination_log)
+    return exit_code(job)
+
+
+async def live(place: AbstractAsyncContextManager[Core], stopped: asyncio.Event) -> Job:
+    """Run a master until its verdict, or until it is told to stop. Returns the last state of its job."""
     async with place as master:
         await _either(master.ended, stopped)
         if master.job.verdict:
             await master.wait_until_told(LINGER)
-    say_last_words(master.job, settings.termination_log)
-    return 1 if master.job.verdict and master.job.verdict.end is End.FAILED else 0
+    return master.job
+
+
+def exit_code(job: Job) -> int:
+    """Return the exit code of the master of a job: 0 Succeeded or stopped, 1 Failed."""
+    return 1 if job.verdict and job.verdict.end is End.FAILED else 0
 
 
 def collect_rarely() -> None:
@@ -94,6 +107,24 @@ async def in_cluster(
     async with AsyncExitStack() as stack:
         found = await config.load(settings.kubeconfig)
         client = await stack.enter_async_context(Client(found, clock=clock, user_agent=MANAGER))
+
+        def serve(job: Job, store: Store) -> Master:
+            token = read_token(settings.token_file)
+            return Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
+
+        yield await stack.enter_async_context(with_client(client, settings, clock, serve, rules))
+
+
+@asynccontextmanager
+async def with_client(
+    client: Client,
+    settings: Settings,
+    clock: Clock,
+    make: Callable[[Job, Store], M],
+    rules: Callable[[], Rules] | None = None,
+) -> AsyncIterator[M]:
+    """Run the master that `make` returns for the state of its job, and show it the job's objects."""
+    async with AsyncExitStack() as stack:
         declared = await _read_job(client, settings, clock)
         name = f"{settings.job}-master-state"
         reference = owner_reference(declared, ELASTICJOB, controller=False)
@@ -101,8 +132,7 @@ async def in_cluster(
         job = restore(await _load(store, clock), spec_of(declared, settings.limits), clock.now())
         # before a node can join: the first world waits for all pods that run, not for those that came first
         job = nodes.observe(job, await _pods(client, settings, clock), clock.now())
-        token = read_token(settings.token_file)
-        master = Master(job, token, store, host=settings.host, port=settings.port, clock=clock)
+        master = make(job, store)
         await stack.enter_async_context(master)
         brain = await _brain(stack, declared, settings, clock)
         own = rules() if rules and declared.spec.managed_by == MANAGED_BY else None

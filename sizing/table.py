@@ -7,6 +7,7 @@ Rows of Brain need the history of other jobs, or a long one; all others are aske
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Final
 
@@ -63,6 +64,7 @@ ALGORITHMS: Final[tuple[Algorithm, ...]] = (
 )
 
 
+@cache
 def all_algorithms() -> tuple[Algorithm, ...]:
     """Return all algorithms: those of other packages, then ours. Raises TypeError for one that is none."""
     loaded = tuple(each.load() for each in entry_points(group=GROUP))

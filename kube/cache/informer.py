@@ -140,7 +140,7 @@ class Informer(Generic[T]):
             metrics.cache_objects.labels(kind=cache.kind.name).set_function(lambda: len(cache))
             metrics.cache_bytes.labels(kind=cache.kind.name).set_function(lambda: cache.bytes)
         self._lists_failed = self._watches_refused = self._troubled = Failures(backoff)
-        self._chance = chance or random.Random()
+        self._chance = chance or random.Random(random.getrandbits(64))  # of the process' seed
         self._error: KubeError | None = None
         self._one_of_many = one_of_many
         self._heed = heed

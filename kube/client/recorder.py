@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import random
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -139,7 +139,7 @@ class Recorder:
         instance: str = "",
         clock: Clock | None = None,
         metrics: Metrics | None = None,
-        suffix: Callable[[], str] = lambda: secrets.token_hex(8),
+        suffix: Callable[[], str] = lambda: f"{random.getrandbits(64):016x}",
     ) -> None:
         self._client = client
         self._component = component

@@ -238,7 +238,7 @@ class Verbs(ABC):
         self, kind: Kind[Any], namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> list[Any]:
         await self.asked("list", kind, "")
-        wanted = dict(term.split("=") for term in labels.split(",") if term)
+        wanted = _terms(labels)
         found = [
             _read(kind, each)
             for each in self.server.every(kind)
@@ -256,16 +256,20 @@ class Verbs(ABC):
 
     @asynccontextmanager
     async def stream(self, call: Call, *, patience: float = 0.0) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A watch of all objects, or of one by its name, in one namespace or in all of them."""
+        """A watch of all objects in one namespace or in all of them: of one by its name, or by labels."""
         lines = asyncio.Queue[bytes]()
         _, _, only = call.params.get("fieldSelector", "").partition("metadata.name=")
+        labels = _terms(call.params.get("labelSelector", ""))
+
+        def fits(one: Manifest | None) -> bool:
+            about = (one or {}).get("metadata", {})
+            return only in ("", about.get("name")) and labels.items() <= (about.get("labels") or {}).items()
 
         def tell(resource: str, old: Manifest | None, new: Manifest | None) -> None:
             one = new or old or {}
-            kind, about = self.server.kinds[resource], one["metadata"]
-            of = call.path in (kind.path(), kind.path(about.get("namespace", "")))
-            if of and only in ("", about["name"]):
-                type_ = "DELETED" if new is None else "ADDED" if old is None else "MODIFIED"
+            kind, was, is_ = self.server.kinds[resource], old and fits(old), new and fits(new)
+            if call.path in (kind.path(), kind.path(one["metadata"].get("namespace", ""))) and (was or is_):
+                type_ = "DELETED" if not is_ else "MODIFIED" if was else "ADDED"
                 lines.put_nowait(event(type_, one))
 
         if since := call.params.get("resourceVersion"):
@@ -554,6 +558,11 @@ def _check_preconditions(old: Manifest, expected: Manifest) -> None:
     for field in ("uid", "resourceVersion"):
         if expected.get(field) and expected[field] != old["metadata"][field]:
             raise Conflict(409, "Conflict", f"{field} differs")
+
+
+def _terms(selector: str) -> dict[str, str]:
+    """Return what a selector of labels says, if it is made of equalities."""
+    return dict(term.split("=") for term in selector.split(",") if term)
 
 
 async def _each(lines: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:

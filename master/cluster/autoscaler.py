@@ -9,7 +9,7 @@ from elasticjob.kube.controller.passes import Passes
 from elasticjob.master.scalers.scaler import Scaler, ScalerError
 from elasticjob.master.scaling import stages
 from elasticjob.master.scaling.optimizer import Optimizer, OptimizerError
-from elasticjob.master.serving.server import Master
+from elasticjob.master.serving.core import Core
 from elasticjob.sizing.facts import Facts
 
 log = logging.getLogger("elasticjob.master")
@@ -21,7 +21,7 @@ EVERY: Final = 1.0
 class Autoscaler:
     """What is asked and remembered is decided in `stages.py`; this does the waiting, asking and writing."""
 
-    def __init__(self, master: Master, optimizer: Optimizer, scaler: Scaler) -> None:
+    def __init__(self, master: Core, optimizer: Optimizer, scaler: Scaler) -> None:
         self._master, self._optimizer, self._scaler = master, optimizer, scaler
 
     async def run(self) -> None:

@@ -50,7 +50,7 @@ from elasticjob.master.scalers.scaleplan import ScalePlanScaler
 from elasticjob.master.scaling.local import LocalOptimizer
 from elasticjob.master.scaling.observed import placed_of
 from elasticjob.master.scaling.optimizer import Optimizer
-from elasticjob.master.serving.server import Master
+from elasticjob.master.serving.core import Core
 from elasticjob.master.state.condition import Finding
 from elasticjob.master.state.job import Job, Limits, Rule, Spec
 from elasticjob.master.state.node import Phase
@@ -160,7 +160,7 @@ class Cluster:
         self,
         client: Client,
         job: ElasticJob,
-        master: Master,
+        master: Core,
         limits: Limits,
         pod: str = "",
         brain: Brain | None = None,
@@ -174,7 +174,14 @@ class Cluster:
         self._changed = asyncio.Event()
         name = job.metadata.name
         self._operator = Operator(
-            client, job.metadata.namespace, name=MANAGER, probes=None, signals=False, one_of_many=True
+            client,
+            job.metadata.namespace,
+            name=MANAGER,
+            probes=None,
+            metrics=master.metrics,
+            clock=master.clock,
+            signals=False,
+            one_of_many=True,
         )
         self._jobs = self._operator.cache(ELASTICJOB, fields=f"metadata.name={name}")
         self._pods = self._operator.cache(POD, labels=f"{LABEL_JOB}={name}")

@@ -1,11 +1,9 @@
-"""A job's master: its shell, with a socket that serves it and a store that keeps it."""
+"""A job's master with a socket that serves it."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import AsyncExitStack
-from typing import Self
 
 from aiohttp import web
 
@@ -15,9 +13,8 @@ from elasticjob.kube.http.door import Bounds
 from elasticjob.kube.http.serving import ServerRunner
 from elasticjob.master.durable.store import Store
 from elasticjob.master.serving import pages
+from elasticjob.master.serving.core import Core
 from elasticjob.master.serving.http import Server, Watching
-from elasticjob.master.serving.saving import Saving
-from elasticjob.master.serving.shell import Shell
 from elasticjob.master.state.job import Job
 
 log = logging.getLogger("elasticjob.master")
@@ -25,10 +22,10 @@ log = logging.getLogger("elasticjob.master")
 BOUNDS = Bounds(connections=65_536)  # three for each of twenty thousand nodes
 
 
-class Master(Shell):
+class Master(Core):
     """One job's master: `async with Master(job, token, store) as master: master.address`.
 
-    `job` is the initial state (`store.restore` or `Job(spec)`). Without the token every request is refused.
+    Without the token every request is refused.
     """
 
     def __init__(
@@ -43,36 +40,24 @@ class Master(Shell):
         node: str = "",
     ) -> None:
         """`node` names the node of the job in whose process this master runs, if it is one."""
-        super().__init__(job, clock=clock, node=node)
+        super().__init__(job, store, clock=clock, node=node)
         self._host, self._port, self._token = host, port, token
         self._watching = Watching(self.doubt)
-        self._saving = Saving(self, store)
-        self._stack = AsyncExitStack()
 
     @property
     def address(self) -> str:
         """Where agents find this master: host:port."""
         return host_port(self._host, self._port)
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            server = Server(self, self._token, self._watching, self._page)
-            runner = ServerRunner(server, handler_cancellation=True, shutdown_timeout=0.1)
-            server.serve_plainly(BOUNDS.body, lambda line: runner.trust(line.transport))
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            self._port = await runner.listen(self._host, self._port, bounds=BOUNDS)
-            tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            for loop in (self.tick(), self._saving.run(), self.wake()):
-                stack.callback(tasks.create_task(loop).cancel)
-            stack.callback(self.hang_up_all)
-            self._stack = stack.pop_all()
+    async def _open(self, stack: AsyncExitStack) -> None:
+        """Listen until the stack is closed."""
+        server = Server(self, self._token, self._watching, self._page)
+        runner = ServerRunner(server, handler_cancellation=True, shutdown_timeout=0.1)
+        server.serve_plainly(BOUNDS.body, lambda line: runner.trust(line.transport))
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        self._port = await runner.listen(self._host, self._port, bounds=BOUNDS)
         log.info("master of job %s listens on %s", self.job.spec.job, self.address)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
-        await self._saving.save_last()
 
     def _page(self, request: web.BaseRequest) -> web.StreamResponse:
         trouble = pages.Trouble(self._saving.seconds_without_save(), self.failed_passes())

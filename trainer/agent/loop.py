@@ -1,6 +1,6 @@
 """The agent's I/O shell: turns messages, orders and signals into events, and performs decided steps.
 
-All events go through one queue and are handled one at a time.
+All events go through the driver's queue and are handled one at a time.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from typing import assert_never
 
 from elasticjob.api.rpc.rendezvous import Recovery
 from elasticjob.trainer.agent import actions
-from elasticjob.trainer.agent.actions import Action, Exit, Step
+from elasticjob.trainer.agent.actions import Action, Exit
 from elasticjob.trainer.agent.checkpoints.commits import Keeper, shared_memory, spill
-from elasticjob.trainer.agent.decide import LEFT, again_at, decide, still_saving
+from elasticjob.trainer.agent.decide import LEFT, still_saving
+from elasticjob.trainer.agent.driver import Driver
 from elasticjob.trainer.agent.group import (
     AskedToLeave,
     CheckPassed,
-    Event,
     Group,
     LastSave,
     Terms,
-    observe,
 )
 from elasticjob.trainer.agent.processes.environ import THREADS, with_defaults, worker_environment
 from elasticjob.trainer.agent.processes.folder import own_folder
@@ -83,7 +82,7 @@ class Agent:
     ) -> None:
         imported = imports(settings.script)
         wanted = preloads(imported, shareable(settings.script, settings.modules))
-        self._group = Group(
+        group = Group(
             terms=terms(settings), recovery=recovery(settings.recover, imported), vetted=not settings.check
         )
         self._settings = settings
@@ -97,14 +96,12 @@ class Agent:
         self._folder = folder
         self._keeper = keeper
         self._take_over = take_over
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
-        emit = self._events.put_nowait
-        self._tasks = Tasks(emit)
         self._output = output = Output(settings, self._present)
         self._resources = Resources(cgroup, environment)
-        self._standby = Standby(
-            settings.place, master, folder, self._environment, self._group.terms.incarnation
-        )
+        self._driver = Driver(group, self._do, output.tell, self._resources.explain)
+        emit = self._driver.emit
+        self._tasks = Tasks(emit)
+        self._standby = Standby(settings.place, master, folder, self._environment, group.terms.incarnation)
         self._membership = Membership(
             settings, master, self._tasks, emit, self._present, inherit=self._standby.hear
         )
@@ -128,7 +125,7 @@ class Agent:
         )
 
     def _present(self) -> Group:
-        return self._group
+        return self._driver.group
 
     async def run(self) -> int:
         """Act on events until the group has ended."""
@@ -136,9 +133,11 @@ class Agent:
         signals = [each for each in self._settings.signals if not survives(each)]
         for number in signals:
             asked = AskedToLeave(f"received {number.name}", 128 + number, number)
-            loop.add_signal_handler(number, self._events.put_nowait, asked)
+            loop.add_signal_handler(number, self._driver.emit, asked)
         self._resources.count_kills()
-        self._environment |= await self._keeper.open(lambda: self._group.world, lambda: self._group.lost)
+        self._environment |= await self._keeper.open(
+            lambda: self._present().world, lambda: self._present().lost
+        )
         self._standby.point()
         if self._settings.check:
             self._tasks.start(self._vet())
@@ -153,9 +152,9 @@ class Agent:
         if self._take_over is not None:
             self._tasks.start(self._standby.succeed(self._take_over))
         try:
-            end = await self._act()
-            if self._group.unsaved is None:
-                await self._keeper.finish(last_save(end, self._group, loop.time()))
+            end = await self._driver.run()
+            if self._present().unsaved is None:
+                await self._keeper.finish(last_save(end, self._present(), loop.time()))
             await self._membership.finish(last_calls(end))
         finally:
             await self._close()
@@ -167,41 +166,13 @@ class Agent:
             pass_error_on(self._folder / str(end.local_rank) / ERROR, self._environment, end.code)
         return end.code
 
-    async def _act(self) -> Exit:
-        """Perform steps until one says Exit."""
-        loop = asyncio.get_running_loop()
-        while True:
-            while (step := decide(self._group, loop.time())) is not None:
-                if (end := self._perform(step)) is not None:
-                    return end
-            event = await self._next_event(again_at(self._group))
-            if event is not None:
-                self._group = observe(self._group, self._resources.explain(event), loop.time())
-
-    async def _next_event(self, until: float | None) -> Event | None:
-        """Return the next event, None at the timeout."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
-                return await self._events.get()
-        return None
-
-    def _perform(self, step: Step) -> Exit | None:
-        """Perform all actions of a step; return its Exit if there is one."""
-        self._group = step.group
-        self._output.tell(step.why)
-        for action in step.actions:
-            if isinstance(action, Exit):
-                return action
-            self._do(action)
-        return None
-
     def _do(self, action: Action) -> None:
         match action:
             case actions.Spawn(slot=slot):
                 file = self._folder / str(slot) / ERROR
                 file.parent.mkdir(exist_ok=True)
                 environment = worker_environment(
-                    self._environment, self._settings, self._group, action, file, self._standby.way
+                    self._environment, self._settings, self._present(), action, file, self._standby.way
                 )
                 self._workers.spawn(slot, environment, file)
             case actions.Signal(slot=slot, number=number):
@@ -230,8 +201,8 @@ class Agent:
         saving = asyncio.ensure_future(self._keeper.finish(LAST_SAVE))
         try:
             while not (await asyncio.wait({saving}, timeout=SAVING_NOTICE))[0]:
-                log.warning("%s", still_saving(self._group.terms, self._keeper.kept.error, LAST_SAVE))
-            self._events.put_nowait(LastSave(saving.result()))
+                log.warning("%s", still_saving(self._present().terms, self._keeper.kept.error, LAST_SAVE))
+            self._driver.emit(LastSave(saving.result()))
         finally:
             saving.cancel()
 
@@ -239,7 +210,7 @@ class Agent:
         """Have this node checked; prepare its workers if it has passed."""
         if await self._membership.vet(self._environment):
             self._workers.prepare(self._environment)
-            self._events.put_nowait(CheckPassed())
+            self._driver.emit(CheckPassed())
 
     async def _notice(self) -> None:
         """Follow the master when it moves, and log what this node waits for."""

@@ -128,7 +128,7 @@ class MasterClient:
         for pause in pauses(self._jitter):
             asked = self._candidates[0]
             try:
-                return await self._post(asked, request)
+                return await self.post(asked, request)
             except TRANSIENT as error:
                 self.failing = self.failing or loop.time()
                 if asked == self._candidates[0]:
@@ -142,7 +142,7 @@ class MasterClient:
             f"({reason}); is its pod running, and is the address right?"
         )
 
-    async def _post(self, address: str, request: Request[Answer]) -> Answer | None:
+    async def post(self, address: str, request: Request[Answer]) -> Answer | None:
         """Send once; None for 204. A response that no master gives counts as a broken connection."""
         if self._session is None:
             raise RuntimeError("use the client as `async with MasterClient(...) as master`")

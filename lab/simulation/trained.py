@@ -1,0 +1,64 @@
+"""What must be true of a master's state with each change, and of the status of its job.
+
+Each function returns sentences about what is wrong.
+"""
+
+from __future__ import annotations
+
+from elasticjob.api.v1alpha1.elasticjob import Phase
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.master.state.invariants import invariants
+from elasticjob.master.state.job import End, Job
+
+
+def unsound(before: Job, after: Job) -> list[str]:
+    """What is wrong with a master's state after a change: invariants, the round, the size of a new world."""
+    name, wrong = after.spec.job, invariants(after)
+    if after.round < before.round:
+        wrong.append(f"round {before.round} is followed by {after.round}")
+    if before.verdict and after.verdict != before.verdict:
+        wrong.append(f"the verdict {before.verdict} is followed by {after.verdict}")
+    return [f"the master of job {name}: {each}" for each in (*wrong, *_ill_sized(before, after))]
+
+
+def _ill_sized(before: Job, after: Job) -> list[str]:
+    """What is wrong with the size of a world that is formed now; a finished node counts as one of it."""
+    world, bounds = after.world, after.spec.bounds
+    if world is None or world.round != before.round + 1 or world is before.world:
+        return []
+    size, finished = len(world.members), after.nodes.count(lambda kind: kind.completed)
+    if size <= after.most and size + finished >= bounds.smallest and not size % bounds.unit:
+        return []
+    return [f"world {world.round} is of {size} nodes, {finished} have finished, the bounds are {bounds}"]
+
+
+def went_back(old: Manifest, new: Manifest) -> list[str]:
+    """What is wrong with `status.training` of an ElasticJob after a change: rounds never go back."""
+    if old["metadata"]["uid"] != new["metadata"]["uid"] or round_of(new) >= round_of(old):
+        return []
+    name = new["metadata"]["name"]
+    return [f"the status of job {name} goes back from round {round_of(old)} to {round_of(new)}"]
+
+
+def round_of(job: Manifest) -> int:
+    """Return the round in the status of an ElasticJob, 0 without one."""
+    found: int = job.get("status", {}).get("training", {}).get("round", 0)
+    return found
+
+
+def untrue_end(job: Job, found: Manifest) -> list[str]:
+    """What is wrong with the phase of an ElasticJob at rest, by the last state of its last master."""
+    phase, name, verdict = found.get("status", {}).get("phase", ""), job.spec.job, job.verdict
+    members = job.world.members if job.world else ()
+    done = {node.name for node in job.nodes.values() if node.has_succeeded}
+    late, leads = [each.node for each in members if each.node not in done], job.spec.leader in done
+    wrong = []
+    if verdict and phase != verdict.end.value:
+        wrong.append(f"job {name} is {phase or 'new'}, and the verdict is {verdict.end}: {verdict.message}")
+    if phase == Phase.SUCCEEDED and late and not leads:
+        wrong.append(f"job {name} has succeeded without {', '.join(late)}")
+    if verdict and verdict.end is End.SUCCEEDED and not members and not leads:
+        wrong.append(f"job {name} has succeeded without a world")
+    if members and not late and phase != Phase.SUCCEEDED:
+        wrong.append(f"all nodes of job {name} have finished, and it is {phase or 'new'}")
+    return wrong
