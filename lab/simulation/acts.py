@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,
     NETWORK_POLICY,
@@ -28,7 +30,10 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
+from lab.simulation import kinds
+from lab.simulation.autoscaler import HPA, GitOps
 from lab.simulation.history import Value
+from lab.simulation.records import records
 from lab.virtual import pods
 from lab.virtual.cluster import MACHINES, TEAM, job
 
@@ -93,7 +98,8 @@ def draw_job(chance: Random, jobs: Jobs) -> Given:
         "ttl": (0.15, lambda: chance.choice((0, 10))),
         "deadline": (0.1, lambda: chance.choice((5, 30))),
         "queue": (0.15, lambda: chance.choice("ab")),
-        "mode": (0.2, lambda: "single-job"),
+        "mode": (0.2, lambda: chance.choice(("single-job", "single-job", "cluster"))),
+        "trains": (0.3 if drawn["strategy"] != "Local" else 0.0, lambda: "yes"),
     }
     drawn |= {name: make() for name, (share, make) in more.items() if chance.random() < share}
     if drawn.get("policy") == "Always":  # it would run again for ever
@@ -127,14 +133,14 @@ def manifest(**given: Any) -> Manifest:
     if policy := {names[name]: given[name] for name in names if name in given}:
         spec["runPolicy"] = policy
     spec |= {"optimizeMode": given["mode"]} if "mode" in given else {}
-    if not given.get("queue"):
-        del made["metadata"]["labels"]
+    if given.get("trains") == "yes":
+        made["metadata"]["annotations"] = {"simulation/trains": "yes"}
     return made
 
 
 async def scale(world: World, job: str, workers: int) -> None:
-    patch = {"spec": {"replicaSpecs": {"worker": {"replicas": workers}}}}
-    asked = world.user.merge_patch(ELASTICJOB, job, patch, TEAM)
+    patch = {"spec": {"replicas": workers}}
+    asked = world.user.merge_patch(ELASTICJOB.untyped(), job, patch, TEAM, subresource="scale")
     await world.tries(f"scale {job} to {workers}", asked)
 
 
@@ -188,7 +194,7 @@ async def plan(world: World, job: str, workers: int, manual: str, cpu: int = 0) 
 async def autoscale(world: World, job: str, workers: int) -> None:
     """An autoscaler writes the scale subresource of the JobResource."""
     patch = {"spec": {"replicas": workers}}
-    asked = world.user.merge_patch(JOBRESOURCE, job, patch, TEAM)
+    asked = world.user.merge_patch(JOBRESOURCE.untyped(), job, patch, TEAM, subresource="scale")
     await world.tries(f"autoscale {job} to {workers}", asked)
 
 
@@ -209,6 +215,60 @@ async def squat(world: World, job: str, kind: str) -> None:
     )
     of = POD if kind == "pods" else SERVICE
     await world.tries(f"another's {kind} {name}", world.user.create(of, {"metadata": about, "spec": spec}))
+
+
+# other programs
+
+
+async def brain(world: World) -> None:
+    """Brain is installed."""
+    if world.brain is None:
+        world.records = world.records or await records()
+        world.start_brain()
+
+
+async def hpa(world: World, job: str, least: int, most: int) -> None:
+    """A HorizontalPodAutoscaler of the JobResource."""
+    look = HPA(
+        world.connection("hpa"),
+        world.clock,
+        world.drawn("hpa", job),
+        JOBRESOURCE,
+        Key(TEAM, job),
+        least,
+        most,
+    )
+    world.looks.append(look)
+    look.start()
+
+
+async def gitops(world: World, **given: Value) -> None:
+    """Argo CD applies a job from git, and heals it."""
+    look = GitOps(world.connection("argo"), world.clock)
+    look.commit(ELASTICJOB, manifest(**given))
+    world.looks.append(look)
+    look.start()
+
+
+async def train(world: World, name: str, least: int, most: int) -> None:
+    """A TrainingJob of PaddlePaddle."""
+    made = kinds.training(name, least=least, most=most)
+    await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
+
+
+async def dijob(world: World, name: str, queue: str = "") -> None:
+    await world.tries(f"DIJob {name}", world.user.create(DIJOB, kinds.dijob(name, queue=queue)))
+
+
+async def players(world: World, name: str, many: int) -> None:
+    """The coordinator of a DIJob asks for collectors."""
+    world.add_players(name, many)
+
+
+async def remove(world: World, kind: str, name: str) -> None:
+    """A user deletes a TrainingJob or a DIJob."""
+    of: Kind[Any] = TRAININGJOB if kind == "training" else DIJOB
+    await world.tries(f"delete {kind} {name}", world.user.delete(of, name, TEAM))
 
 
 # machines and pods
@@ -301,6 +361,28 @@ ACTS: Final = (
         plan,
     ),
     Act("autoscale", 2, _of_a_job(lambda c: {"workers": c.randint(1, 6)}), autoscale),
+    Act(
+        "brain",
+        1,
+        lambda c, jobs: {} if any(j.get("mode") == "cluster" for j in jobs.values()) else None,
+        brain,
+    ),
+    Act("hpa", 1, _of_a_job(lambda c: {"least": 1, "most": c.randint(2, 6)}), hpa),
+    Act("gitops", 1, lambda c, jobs: {**draw_job(c, jobs), "job": "g"}, gitops),
+    Act("train", 1, lambda c, jobs: {"name": "t", "least": c.randint(1, 2), "most": c.randint(2, 4)}, train),
+    Act(
+        "dijob",
+        1,
+        lambda c, jobs: {"name": "d"} | ({"queue": c.choice("ab")} if c.random() < 0.5 else {}),
+        dijob,
+    ),
+    Act("players", 1, lambda c, jobs: {"name": "d", "many": c.randint(1, 3)}, players),
+    Act(
+        "remove",
+        1,
+        lambda c, jobs: c.choice(({"kind": "training", "name": "t"}, {"kind": "dijob", "name": "d"})),
+        remove,
+    ),
     Act("take-away", 2, _of_a_job(lambda c: {"kind": c.choice(sorted(OWNED))}), take_away),
     Act("squat", 1, _of_a_job(lambda c: {"kind": c.choice(("pods", "services"))}), squat),
     Act("end-pod", 5, _of_a_job(lambda c: {"index": c.randint(0, 3), "code": c.choice(CODES)}), end_pod),

@@ -53,6 +53,11 @@ def restart(world: World, back: float, behind: int = 0) -> None:
     world.crash(back, behind)
 
 
+def restart_brain(world: World, back: float) -> None:
+    world.note("--- Brain dies")
+    world.crash_brain(back)
+
+
 def cut(world: World, write: int, done: str) -> None:
     """The connection is cut between request and answer: the write was done, or was not."""
 
@@ -164,6 +169,7 @@ FAULTS: Final = (
         crash,
     ),
     Fault("restart", 3, lambda c: {"back": c.choice((0.05, 1, 10))}, restart),
+    Fault("restart-brain", 1, lambda c: {"back": c.choice((0.05, 1, 10))}, restart_brain),
     Fault("cut", 3, lambda c: {"write": _write(c), "done": c.choice(("yes", "no"))}, cut),
     Fault("refuse", 3, lambda c: {"write": _write(c), "code": c.choice(sorted(ERRORS))}, refuse),
     Fault("depose", 3, lambda c: {"write": _write(c), "seconds": c.choice((1, 5, 20))}, depose),

@@ -195,6 +195,8 @@ async def _rest(world: World) -> None:
 
 async def _delete_all(world: World) -> None:
     world.note("--- everything is deleted")
+    for look in world.looks:
+        look.stop()
     for kind in (ELASTICJOB, DIJOB, TRAININGJOB):
         for name in world.names(kind):
             with suppress(KubeError):

@@ -20,6 +20,7 @@ from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.names import MASTER, STANDS_IN
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD
+from lab.simulation.trained import untrue_end, went_back
 from lab.truths import quota
 from lab.truths.quota import is_true
 from lab.virtual import story
@@ -241,7 +242,20 @@ def _counts(world: World, pod: Manifest) -> bool:
     )
 
 
+def rounds_go_on(world: World, change: Change) -> Iterable[str]:
+    """The round in the status of a job never goes back."""
+    return went_back(change.old, change.new) if change.of(ELASTICJOB) and change.old and change.new else ()
+
+
 # where nothing happens any more
+
+
+def verdicts(world: World) -> Iterator[str]:
+    """A job ends as its master says."""
+    for name, (_, master) in world.masters.items():
+        job = world.there(ELASTICJOB, name)
+        if job and master.core and not world.of_job(POD, name) == [] and not job["spec"].get("suspend"):
+            yield from untrue_end(master.core.job, job)
 
 
 def as_asked(world: World) -> Iterator[str]:
@@ -370,6 +384,8 @@ TRUTHS: Final = (
     Truth("plan-at-once", plan_at_once),
     Truth("status-goes-on", status_goes_on),
     Truth("quotas", quotas),
+    Truth("rounds-go-on", rounds_go_on),
+    Truth("verdicts", rest=verdicts),
     Truth("as-asked", rest=as_asked),
     Truth("told-truly", rest=told_truly),
     Truth("plans-are-over", rest=plans_are_over),

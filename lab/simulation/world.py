@@ -8,31 +8,46 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 from elasticjob.api.resources import Amount
-from elasticjob.api.v1alpha1.common import LABEL_JOB
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.controllers.parts.names import MASTER
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
+from elasticjob.master.state.job import Job
+from lab.simulation.agent import Agent
+from lab.simulation.autoscaler import Looks
+from lab.simulation.brain import Brain
 from lab.simulation.connection import Connection, Strike, Write
 from lab.simulation.history import History
+from lab.simulation.master import Master
+from lab.simulation.trained import unsound
 from lab.simulation.truths import Change, Truth
 from lab.virtual import cluster, pods
+from lab.virtual.admission import Admission
+from lab.virtual.cluster import TEAM
 from lab.virtual.loop import LoopClock
 from lab.virtual.operator import Operator
-from lab.virtual.server import Verbs
+from lab.virtual.server import Instant, Verbs
 
 SECONDS: Final = "SECONDS"
 EXIT: Final = "EXIT"
 """Variables of a container that ends by itself: after how long, and with which code."""
 USER: Final = "user"
-OURS: Final = ("operator", "brain")
+BRAIN: Final = "brain"
+OURS: Final = ("operator", BRAIN)
+TRAINS: Final = "simulation/trains"
+"""The annotation of a job of which masters and agents are programs."""
+ENDLESS: Final = 100_000
+ENDED: Final = ("Succeeded", "Failed")
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 
@@ -69,6 +84,8 @@ class World(cluster.World):
     """Each write, in its order."""
     strikes: dict[tuple[str, int], Strike] = field(default_factory=dict)
     """What befalls the write of a program and number."""
+    records: Any = None
+    """What Brain has written; made where it starts."""
     passes: int = 0
     memory: dict[str, Any] = field(default_factory=dict)
     """What truths remember, by their names."""
@@ -77,6 +94,13 @@ class World(cluster.World):
     standing: frozenset[str] = frozenset()
     """The resources of which objects are there from the beginning."""
     _lags: float = 0.0
+    brain: Process | None = None
+    masters: dict[str, tuple[str, Master]] = field(default_factory=dict)
+    """By the job: the uid of the master's pod, and the program."""
+    agents: dict[str, tuple[str, Agent]] = field(default_factory=dict)
+    """By the pod."""
+    looks: list[Looks] = field(default_factory=list)
+    """Autoscalers, and tools that apply what git has."""
     _process: Process | None = None
     _others: list[Process] = field(default_factory=list)
     _numbers: Counter[str] = field(default_factory=Counter)
@@ -89,6 +113,7 @@ class World(cluster.World):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.server.chance = None
+        self.server.admission = Admission(Instant(self.server))
         self._checks = False  # quotas are a truth among others
         self.clock = Clock()
         self.standing = frozenset(self.server.objects)
@@ -167,8 +192,30 @@ class World(cluster.World):
             process.program.cancel()
             self._end(process)
 
+    def start_brain(self) -> None:
+        """Brain starts; what it has written before it finds again."""
+        self._numbers["brains"] += 1
+        connection = Connection(self.server, BRAIN, self, self.history.seed)
+        chance = self.drawn(BRAIN, self._numbers["brains"])
+        self.brain = Process(Brain(connection, chance, self.records, clock=LoopClock()), connection)
+
+    def crash_brain(self, back: float) -> None:
+        if self.brain:
+            self.brain.kill()
+            self._end(self.brain)
+            self.brain = None
+            self.at(back, self.start_brain)
+
     def close(self) -> None:
         """End all programs."""
+        for look in self.looks:
+            look.stop()
+        for pod in self.server.every(POD):
+            for program in self._programs(pod):
+                program.kill(silently=True)
+        if self.brain:
+            self.brain.kill()
+            self._end(self.brain)
         for process in self._others:
             process.connection.dead = True
             process.program.cancel()
@@ -191,7 +238,8 @@ class World(cluster.World):
 
     def _heard(self, resource: str, old: Manifest | None, new: Manifest | None) -> None:
         super()._heard(resource, old, new)
-        if not _is_status(old, new) or self.server.writer in OURS:
+        writer = self.server.writer
+        if writer in OURS or not (_is_status(old, new) or writer.startswith("master")):
             self.last = self._now
         change = Change(self.server.writer, resource, old, new)
         for truth in self.truths:
@@ -231,16 +279,71 @@ class World(cluster.World):
 
     def runs(self, pod: Manifest) -> None:
         """The container of a pod has started."""
+        about, labels = pod["metadata"], pod["metadata"].get("labels", {})
+        name, uid, job = about["name"], about["uid"], labels.get(LABEL_JOB, "")
         main = pod["spec"]["containers"][0]
         given = {each["name"]: each.get("value", "") for each in main.get("env") or ()}
-        if seconds := float(given.get(SECONDS) or 0):
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            asyncio.get_running_loop().call_later(seconds, self._ends, name, uid, int(given.get(EXIT) or 0))
+        seconds, code = float(given.get(SECONDS) or 0), int(given.get(EXIT) or 0)
+        if not self._trains(job):
+            if seconds:
+                self.at(seconds, self._ends, name, uid, code)
+        elif labels.get(LABEL_ROLE) == MASTER:
+            connection = Connection(self.server, f"master {uid}", self, self.history.seed)
+            ended = partial(self._ends, name, uid)
+            master = Master(connection, LoopClock(), TEAM, job, name, ended, self._judge)
+            self.masters[job] = uid, master
+            master.start()
+        else:
+            steps = int(seconds) or ENDLESS
+            ended, chance = partial(self._ends, name, uid), self.drawn("agent", name, uid)
+            agent = Agent(pod, self.master_of, LoopClock(), chance, ENDLESS if code else steps, ended)
+            self.agents[name] = uid, agent
+            agent.start()
+            if code:
+                self.at(seconds, agent.fail, code)
 
-    def _ends(self, name: str, uid: str, code: int) -> None:
+    def _trains(self, job: str) -> bool:
+        """Whether masters and agents of a job are programs; else their pods only run."""
+        found = self.there(ELASTICJOB, job)
+        return bool(found and found["metadata"].get("annotations", {}).get(TRAINS))
+
+    def master_of(self, job: str) -> Master | None:
+        """The newest master of a job, which may be gone."""
+        return self.masters[job][1] if job in self.masters else None
+
+    def _judge(self, before: Job, after: Job) -> None:
+        for sentence in unsound(before, after):
+            self.breaks(f"training: {sentence}")
+
+    def _programs(self, pod: Manifest) -> Iterator[Master | Agent]:
+        about = pod["metadata"]
+        job = about.get("labels", {}).get(LABEL_JOB, "")
+        for uid, program in (self.masters.get(job, ("", None)), self.agents.get(about["name"], ("", None))):
+            if program and uid == about["uid"]:
+                yield program
+
+    def _pod_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        super()._pod_changed(old, new)
+        leaves = new and "deletionTimestamp" in new["metadata"]
+        if leaves and old and new and "deletionTimestamp" not in old["metadata"]:
+            for program in self._programs(new):
+                program.stop()
+        if old and (new is None or (new["status"]["phase"] in ENDED and old["status"]["phase"] not in ENDED)):
+            machine = old["spec"].get("nodeName", "")
+            for program in self._programs(old):
+                program.kill(silently=self.there(NODE, machine) is None)
+
+    def lose(self, machine: str) -> None:
+        super().lose(machine)
+        for pod in self.server.every(POD):
+            if pod["spec"].get("nodeName") == machine:
+                for program in self._programs(pod):
+                    program.kill(silently=True)
+
+    def _ends(self, name: str, uid: str, code: int, message: str = "") -> None:
         pod = self._pod(name, uid)
         if pod and pod["status"]["phase"] == "Running" and self.there(NODE, pod["spec"]["nodeName"]):
-            pods.end(self.server, pod, code)
+            pods.end(self.server, pod, code, message=message)
 
     # reading
 
