@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -13,7 +14,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResource
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain.access import Access
@@ -29,22 +30,37 @@ from elasticjob.brain.settings import Settings
 from elasticjob.brain.settings import Source as From
 from elasticjob.brain.sharing import Measures, Sharing
 from elasticjob.brain.store import Store, open_store
+from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.clock import SystemClock
+from elasticjob.kube.client.recorder import Recorder
+from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.controller.controller import Controller
 from elasticjob.kube.controller.passes import Passes
 from elasticjob.kube.controller.predicates import generation_changed
 from elasticjob.kube.election.election import Election
+from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.owner import Owner
-from elasticjob.kube.objects.views import NODE, POD, ROLE
+from elasticjob.kube.objects.views import NODE, POD, ROLE, Node, Pod
 from elasticjob.kube.operator.operator import Group, Operator
+from elasticjob.kube.operator.rungroup import Runnable
 from elasticjob.sizing.table import all_algorithms
 
 NAME: Final = "elasticjob-brain"
 COUNT_ALGORITHMS: Final = ("worker-beside-ps", "worker-model", "worker-growth")
 """They decide numbers of workers by what one job gains: a planner of the whole cluster takes their place."""
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The caches of Brain; of pods those of jobs are enough where it does not share the cluster."""
+
+    jobs: Cache[ElasticJob]
+    resources: Cache[JobResource]
+    plans: Cache[ScalePlan]
+    pods: Cache[Pod]
+    machines: Cache[Node]
 
 
 class Page(Protocol):
@@ -110,56 +126,86 @@ def compose(
         signals=signals,
         election=election,
     )
-    jobs, resources = operator.cache(ELASTICJOB), operator.cache(JOBRESOURCE)
-    row = PLANNERS.get(settings.share)
-    pods = operator.cache(POD, labels=LABEL_JOB if row is None else "")
+    caches = Caches(
+        operator.cache(ELASTICJOB),
+        operator.cache(JOBRESOURCE),
+        operator.cache(SCALEPLAN),
+        operator.cache(POD, labels="" if settings.share in PLANNERS else LABEL_JOB),
+        operator.cache(NODE),
+    )
     by_setting: Mapping[From, Source | None] = {
         From.MASTERS: sources.Masters(session),
         From.PROMETHEUS: Prometheus(settings.prometheus, session),
         From.NONE: None,
     }
-    now = operator.clock.now
+    found = parts(
+        client,
+        caches,
+        store,
+        by_setting[settings.source],
+        settings,
+        operator.clock,
+        operator.metrics,
+        operator.recorder,
+        operator.metrics.registry,
+    )
+    for each in found:
+        operator.add(each, Group.CONTROLLERS)
+    return operator
+
+
+def parts(
+    client: Client,
+    caches: Caches,
+    store: Store,
+    source: Source | None,
+    settings: Settings,
+    clock: Clock,
+    metrics: Metrics,
+    recorder: Recorder,
+    registry: CollectorRegistry,
+) -> Iterator[Controller | Runnable]:
+    """Yield what follows the cluster and plans for its jobs, over caches that anything may fill."""
+    now, row = clock.now, PLANNERS.get(settings.share)
+
+    def passes(loop: str) -> Passes:
+        return Passes(loop, clock, metrics, recorder)
+
     monitor = Monitor(
         store,
         client,
-        jobs,
-        pods,
-        operator.cache(NODE),
-        by_setting[settings.source],
+        caches.jobs,
+        caches.pods,
+        caches.machines,
+        source,
         settings.retention,
         settings.every,
-        operator.clock,
+        clock,
         now,
-        Passes("brain-samples", operator.clock, operator.metrics, operator.recorder),
+        passes("brain-samples"),
     )
-    pace = Pace().times(settings.pace)
-    written, every = operator.cache(SCALEPLAN), timedelta(seconds=settings.every)
+    pace, every = Pace().times(settings.pace), timedelta(seconds=settings.every)
     algorithms = tuple(each for each in all_algorithms() if row is None or each.name not in COUNT_ALGORITHMS)
-    plans = Plans(store, client, jobs, resources, written, algorithms, pace, every, now)
-    for each in monitor.controllers:
-        operator.add(each)
-    operator.add(monitor, Group.CONTROLLERS)
+    plans = Plans(store, client, caches.jobs, caches.resources, caches.plans, algorithms, pace, every, now)
+    yield from monitor.controllers
+    yield monitor
     watches = ((JOBRESOURCE, _same_name, generation_changed), (SCALEPLAN, _its_job))
-    operator.add(Controller("brain-plans", plans, for_=ELASTICJOB, watches=watches))
+    yield Controller("brain-plans", plans, for_=ELASTICJOB, watches=watches)
     if row is not None:
-        operator.add(
-            Sharing(
-                plans,
-                pods,
-                operator.cache(NODE),
-                row,
-                timedelta(seconds=settings.settle),
-                settings.every,
-                operator.clock,
-                now,
-                operator.recorder,
-                Measures(operator.metrics.registry),
-                Passes("brain-sharing", operator.clock, operator.metrics, operator.recorder),
-                Passes("brain-sharing-plans", operator.clock, operator.metrics, operator.recorder),
-            ),
-            Group.CONTROLLERS,
+        yield Sharing(
+            plans,
+            caches.pods,
+            caches.machines,
+            row,
+            timedelta(seconds=settings.settle),
+            settings.every,
+            clock,
+            now,
+            recorder,
+            Measures(registry),
+            passes("brain-sharing"),
+            passes("brain-sharing-plans"),
         )
-    return operator
 
 
 def _same_name(resource: JobResource) -> list[Key]:

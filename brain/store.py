@@ -200,19 +200,20 @@ def engine_of(url: str) -> AsyncEngine:
         )
     patience = PATIENCE if scheme == SCHEMES["postgresql"] else {}
     engine = create_async_engine(
-        found.set(drivername=scheme), pool_pre_ping=True, json_serializer=_json, connect_args=patience
+        found.set(drivername=scheme), pool_pre_ping=True, json_serializer=json_text, connect_args=patience
     )
     if engine.dialect.name == "sqlite":
-        event.listen(engine.sync_engine, "connect", _set_up)
+        event.listen(engine.sync_engine, "connect", set_up_sqlite)
     return engine
 
 
-def _json(value: object) -> str:
+def json_text(value: object) -> str:
+    """Return a value as columns of JSON hold it."""
     return msgspec.json.encode(value).decode()
 
 
-def _set_up(connection: Any, _: object) -> None:
-    """SQLite: readers beside a writer, references that hold, and patience with another process."""
+def set_up_sqlite(connection: Any, _: object) -> None:
+    """Set SQLite up: readers beside a writer, references that hold, and patience with another process."""
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=10000"):
         cursor.execute(f"PRAGMA {pragma}")

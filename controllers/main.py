@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from elasticjob.api.diengine.dijob import DIJOB, DIJob
 from elasticjob.api.diengine.pods import Server
-from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
 from elasticjob.api.v1alpha1.common import KEYS_SUFFIX
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -107,12 +107,12 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
         new_token,
     )
     operator.add(keys, Group.OTHERS)
-    dijobs_, queues = operator.cache(DIJOB), _queues(operator, settings)
     found = controllers(
         client,
         caches,
-        dijobs_,
-        queues,
+        operator.cache(DIJOB),
+        operator.cache(TRAININGJOB),
+        _queues(operator, settings),
         applier,
         counters,
         now,
@@ -125,10 +125,6 @@ def compose(client: Client, settings: Settings, *, signals: bool = True) -> Oper
     )
     for each in found:
         operator.add(each)
-    reconcile_trainings = trainings.TrainingJobReconciler(
-        operator.cache(TRAININGJOB), caches.jobs, applier(trainings.MANAGER)
-    )
-    operator.add(trainings.controller(reconcile_trainings, settings.concurrency))
     return operator
 
 
@@ -136,6 +132,7 @@ def controllers(
     client: Client,
     caches: Caches,
     dijobs_: Cache[DIJob],
+    trainings_: Cache[TrainingJob],
     queues: Queues,
     applier: Callable[[str], Applier],
     counters: Counters,
@@ -148,7 +145,7 @@ def controllers(
     di_key: Callable[[], bytes] = bytes,
     di_graceful: bool = False,
 ) -> Iterator[Controller]:
-    """Yield the controllers of ElasticJobs, DIJobs and their queues, over caches that anything may fill."""
+    """Yield the controllers of all kinds and of their queues, over caches that anything may fill."""
     orphans, rush = Orphans(client, caches, now), Rush()
 
     def master(job: ElasticJob) -> Manifest:
@@ -191,6 +188,8 @@ def controllers(
         workloads = queue.QueueReconciler(client, each, applier(queue.MANAGER), now)
         yield queue.controller(workloads, concurrency)
     yield dijobs.controller(reconcile_dijobs, concurrency)
+    reconcile_trainings = trainings.TrainingJobReconciler(trainings_, caches.jobs, applier(trainings.MANAGER))
+    yield trainings.controller(reconcile_trainings, concurrency)
 
 
 def _key_of_di_server(settings: Settings, keys: Keys) -> Callable[[], bytes]:

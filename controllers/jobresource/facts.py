@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Any, Final
 
 from elasticjob.api.readings import ranges
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.nodes.relaunch import Node, Policy, Standing
+
+
+FACTS: Final = ("restarts", "relaunches", "completed_indexes", "failed_indexes")
+
+
+def facts_of(status: JobResourceStatus) -> dict[str, Any]:
+    """Return the facts of a status, by their fields."""
+    return {name: getattr(status, name) for name in FACTS}
 
 
 def with_facts(

@@ -10,7 +10,7 @@ from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus, RoleStatus
 from elasticjob.controllers.jobresource.budget import Budget
 from elasticjob.controllers.jobresource.decide import ALTERED, BLOCKED, READY, Seen, alterations, differing
-from elasticjob.controllers.jobresource.facts import with_facts
+from elasticjob.controllers.jobresource.facts import facts_of, with_facts
 from elasticjob.controllers.jobresource.room import Room
 from elasticjob.controllers.nodes.relaunch import (
     CANNOT_START,
@@ -55,6 +55,8 @@ def describe(
         conditions=conditions,
         observed_generation=generation,
     )
+    if seen.job is None:  # gone, or not seen yet: what its nodes have achieved and suffered stays
+        return status.model_copy(update=facts_of(seen.resource.status))
     return with_facts(status, seen.target_nodes.values(), seen.policy, now)
 
 

@@ -437,7 +437,8 @@ def spot_flavor() -> Manifest:
 
 def node(name: str) -> Manifest:
     conditions = [{"type": "Ready", "status": "True"}]
-    return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": {"cpu": "64"}}}
+    allocatable = {"cpu": "64", "pods": "110"}
+    return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": allocatable}}
 
 
 def job(
@@ -451,6 +452,7 @@ def job(
     master: bool = False,
     priority: str = "",
     spot: bool = False,
+    mode: str = "manual",
 ) -> Manifest:
     container = {"name": "main", "image": "trainer", "resources": {"requests": {"cpu": "1"}}}
     worker: Manifest = {
@@ -459,19 +461,21 @@ def job(
         "template": {"spec": {"containers": [container], **({"tolerations": [TOLERATION]} if spot else {})}},
     }
     worker |= {} if most is None else {"maxReplicas": most}
-    labels = {"kueue.x-k8s.io/queue-name": queue}
+    labels = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
     labels |= {"kueue.x-k8s.io/priority-class": priority} if priority else {}
-    spec: Manifest = {"optimizeMode": "manual", "replicaSpecs": {"worker": worker}}
+    spec: Manifest = {"optimizeMode": mode, "replicaSpecs": {"worker": worker}}
     spec |= {} if unit == 1 else {"nodeUnit": unit}
     spec |= {} if master else {"distributionStrategy": "Local"}
-    return {"metadata": {"name": name, "namespace": TEAM, "labels": labels}, "spec": spec}
+    about = {"name": name, "namespace": TEAM, **({"labels": labels} if labels else {})}
+    return {"metadata": about, "spec": spec}
 
 
 def dijob(name: str, queue: str) -> Manifest:
     """A coordinator; what it asks di-server for comes later."""
     container = {"name": "di-container", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     role = {"template": {"spec": {"containers": [container]}}}
-    about = {"name": name, "namespace": TEAM, "labels": {"kueue.x-k8s.io/queue-name": queue}}
+    labels = {"labels": {"kueue.x-k8s.io/queue-name": queue}} if queue else {}
+    about = {"name": name, "namespace": TEAM, **labels}
     spec = {"group": "team", "cleanPodPolicy": "Running", "coordinator": role, "collector": role}
     return {"metadata": about, "spec": spec}
 

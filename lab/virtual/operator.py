@@ -6,7 +6,7 @@ import asyncio
 import logging
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.diengine.pods import Server as DIServer
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -33,10 +34,11 @@ from elasticjob.kube.cache.wire import Item, item_of
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.recorder import Recorder
 from elasticjob.kube.clock import Clock
-from elasticjob.kube.controller.controller import Reconcile, Result, Runner
+from elasticjob.kube.controller.controller import Controller, Reconcile, Result, Runner
 from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD, SERVICE
+from elasticjob.kube.operator.rungroup import Runnable
 from lab.build.caches import Nobody
 from lab.virtual.server import Verbs
 
@@ -110,52 +112,46 @@ class Watch:
             self.cache.advanced()
 
 
-class Operator:
-    """One process: from its start until it is killed, in the middle of whatever it does."""
+class Program:
+    """Controllers and loops over caches: from their start until they are killed, amid whatever they do."""
 
     def __init__(
         self,
         client: Verbs,
         chance: Random,
-        has_workloads: Stays,
+        kinds: Iterable[Kind[Any]],
         clock: Clock | None = None,
         behind: int = 0,
         seconds: float = 0.0,
     ) -> None:
         """Its first lists lack the last changes of each kind, `behind` at most: they come `seconds` later."""
-        self._server = server = client.server
+        self._server, self._chance = client.server, chance
+        self._behind, self._seconds = behind, seconds
+        self.client, self.clock = cast(Client, client), clock or client.server.clock
         self.passes = 0
         """How often something was reconciled."""
-        made: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in (*KINDS, DIJOB, *KUEUES)}
-        self.watches = {name: Watch(found, chance) for name, found in made.items()}
-        caches = Caches(*(made[kind.resource] for kind in KINDS))
-        workloads, locals_, clusters, flavors, cohorts = (made[kind.resource] for kind in KUEUES)
-        queues = Queues(workloads, locals_, clusters, flavors, cohorts, stays=has_workloads)
-        clock, connected = clock or server.clock, cast(Client, client)
-        found = controllers(
-            connected,
-            caches,
-            made[DIJOB.resource],
-            queues,
-            lambda manager: Applier(connected, cast(Recorder, Nobody()), manager, caches),
-            Counters(CollectorRegistry()),
-            clock.now,
-            provision=Provision("image", requests={"cpu": "1"}),
-            token=str,
-            di_server=DIServer(),
-            concurrency=2,
-        )
-        metrics, draw = metrics_of_all(), chance.random
-        counted = (replace(each, reconcile=self._counted(each.reconcile)) for each in found)
-        self.runners = [Runner(each, made, clock=clock, metrics=metrics, chance=draw) for each in counted]
-        server.listen(self._heard)
+        self.caches: dict[str, Cache[Any]] = {kind.resource: Cache(kind) for kind in kinds}
+        self.watches = {name: Watch(found, chance) for name, found in self.caches.items()}
+        self.runners = list[Runner]()
+        self._tasks = list[asyncio.Task[None]]()
+
+    def begin(self, parts: Iterable[Controller | Runnable]) -> None:
+        """List, follow the server, and run what works on the caches."""
+        runs = [self._runner(each) if isinstance(each, Controller) else each for each in parts]
+        self.runners = [each for each in runs if isinstance(each, Runner)]
+        self._server.listen(self._heard)
         for name, watch in self.watches.items():
-            objects, version, missed = server.past(name, behind)
+            objects, version, missed = self._server.past(name, self._behind)
             watch.begin(objects, version)
-            watch.stall(seconds if missed else 0.0)
+            watch.stall(self._seconds if missed else 0.0)
             for change in missed:
                 watch.heard(*change)
-        self._tasks = [asyncio.create_task(runner.run()) for runner in self.runners]
+        self._tasks = [asyncio.create_task(each.run()) for each in runs]
+
+    def _runner(self, each: Controller) -> Runner:
+        counted = replace(each, reconcile=self._counted(each.reconcile))
+        metrics, draw = metrics_of_all(), self._chance.random
+        return Runner(counted, self.caches, clock=self.clock, metrics=metrics, chance=draw)
 
     def _heard(self, resource: str, old: Manifest | None, new: Manifest | None) -> None:
         if watch := self.watches.get(resource):
@@ -180,8 +176,12 @@ class Operator:
             watch.end()
 
     def stop(self) -> None:
-        """End at once, wherever it is: nothing that it does from now on has an effect by itself."""
+        """End at once, wherever it is."""
         self.deafen()
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Cancel what it does."""
         for task in self._tasks:
             task.cancel()
 
@@ -190,6 +190,39 @@ class Operator:
         for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
             if isinstance(ended, Exception):
                 raise ended
+
+
+class Operator(Program):
+    """The operator's controllers."""
+
+    def __init__(
+        self,
+        client: Verbs,
+        chance: Random,
+        has_workloads: Stays,
+        clock: Clock | None = None,
+        behind: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        super().__init__(client, chance, (*KINDS, DIJOB, TRAININGJOB, *KUEUES), clock, behind, seconds)
+        caches = Caches(*(self.caches[kind.resource] for kind in KINDS))
+        workloads, locals_, clusters, flavors, cohorts = (self.caches[kind.resource] for kind in KUEUES)
+        self.begin(
+            controllers(
+                self.client,
+                caches,
+                self.caches[DIJOB.resource],
+                self.caches[TRAININGJOB.resource],
+                Queues(workloads, locals_, clusters, flavors, cohorts, stays=has_workloads),
+                lambda manager: Applier(self.client, cast(Recorder, Nobody()), manager, caches),
+                Counters(CollectorRegistry()),
+                self.clock.now,
+                provision=Provision("image", requests={"cpu": "1"}),
+                token=str,
+                di_server=DIServer(),
+                concurrency=2,
+            )
+        )
 
 
 class Crashes(logging.Handler):

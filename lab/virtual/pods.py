@@ -21,10 +21,11 @@ def start(server: Server, pod: Manifest, machine: str) -> Manifest:
     return server.change(POD, pod, spec={**pod["spec"], "nodeName": machine}, status=status)
 
 
-def end(server: Server, pod: Manifest, code: int, reason: str = "Error") -> Manifest:
-    """Return a pod whose container has exited."""
+def end(server: Server, pod: Manifest, code: int, reason: str = "Error", message: str = "") -> Manifest:
+    """Return a pod whose container has exited, with a termination message."""
     now = timestamp(server.clock.now())
     ended = {"exitCode": code, "reason": reason, "finishedAt": now, "startedAt": now}
+    ended |= {"message": message} if message else {}
     before = pod["status"].get("containerStatuses", [{"name": "main"}])
     states = [{**each, "ready": False, "state": {"terminated": ended}} for each in before]
     status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": states}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from itertools import islice
@@ -19,24 +19,38 @@ import msgspec
 
 from elasticjob.api.resources import Amount
 from elasticjob.controllers.kueue.workload import WORKLOAD
+from elasticjob.devcluster.server.model.errors import StatusError
+from elasticjob.devcluster.server.write.patches import json_patch
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Removed, Upserted
 from elasticjob.kube.client import writes
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import Clock, SystemClock
-from elasticjob.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, ServerError, Unreachable
+from elasticjob.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    Unreachable,
+)
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE
 from lab.build.objects import as_item, bookmark, event
 from lab.truths.quota import is_true
+from lab.virtual.admission import Admission, as_api_error, scale_of, sized
 
 Listener = Callable[[str, Manifest | None, Manifest | None], None]
 """Called with each change: the resource, and the object before and after."""
 Change = tuple[Manifest | None, Manifest | None]
 """An object before and after."""
+Compute = Callable[[Manifest], Manifest]
 Fault = Callable[[str, Kind[Any], str], Exception | None]
 """The error of a request: verb, kind and name."""
+ATTEMPTS: Final = 8
+"""How often an update is computed again, as devcluster does."""
 OF_SERVER: Final = frozenset(
     {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
 )
@@ -47,6 +61,8 @@ class Verbs(ABC):
     """The client's verbs, as one program calls them."""
 
     server: Server
+    user = ""
+    """As whom webhooks see the program."""
 
     @abstractmethod
     async def asked(self, verb: str, kind: Kind[Any], name: str) -> None:
@@ -68,16 +84,37 @@ class Verbs(ABC):
     ) -> Any:
         about = manifest["metadata"]
         await self.asked("create", kind, about["name"])
-        if self.server.found(kind, about["name"], about.get("namespace", "")):
-            raise AlreadyExists(409, "AlreadyExists", f"{kind.name} {about['name']} exists")
         rest = {name: value for name, value in manifest.items() if name != "status"}
-        return await self._written(kind, self.server.put(kind, {**rest, "metadata": _own(about)}))
+        about = {**({"namespace": namespace} if namespace else {}), **_own(about)}
+        made = self.server.begin(kind, {**rest, "metadata": about})
+        made = await self.server.admit(kind, None, made, "", self.user)
+        if dry_run:
+            return _read(kind, made)
+        return await self._written(kind, self.server.add(kind, made))
 
     async def apply(
-        self, kind: Kind[Any], manifest: Manifest, *, manager: str, subresource: str = "", **_: Any
+        self,
+        kind: Kind[Any],
+        manifest: Manifest,
+        *,
+        manager: str,
+        namespace: str | None = None,
+        subresource: str = "",
+        **_: Any,
     ) -> Any:
-        await self.asked("apply", kind, manifest["metadata"]["name"])
-        return await self._written(kind, self.server.apply_now(kind, manifest, manager, subresource))
+        about = {**({"namespace": namespace} if namespace else {}), **manifest["metadata"]}
+        manifest, server = {**manifest, "metadata": about}, self.server
+        await self.asked("apply", kind, about["name"])
+
+        def applied(old: Manifest | None) -> Manifest:
+            return server.applied(kind, old, manifest, manager, subresource)
+
+        if server.found(kind, about["name"], about.get("namespace", "")):
+            stored = await server.rewrite(kind, _key(manifest), applied, subresource, self.user)
+        else:
+            stored = server.add(kind, await server.admit(kind, None, applied(None), subresource, self.user))
+        server.own(stored, manifest, manager, subresource)
+        return await self._written(kind, stored)
 
     async def merge_patch(
         self,
@@ -90,20 +127,72 @@ class Verbs(ABC):
         strategic: bool = False,
     ) -> Any:
         await self.asked("patch", kind, name)
-        old = self.server.lookup(kind, name, namespace or "")
         about = patch.get("metadata", {})
-        _check_preconditions(old, about)
-        if subresource == "resize":
-            raise NotFound(404, "NotFound", "the server has no such subresource")
-        given = {subresource: patch[subresource]} if subresource else {**patch}
-        if not subresource:
-            given.pop("status", None)
-            rest = {n: v for n, v in about.items() if n not in ("uid", "resourceVersion")}
-            given = {**given, "metadata": rest}
-        new = _merged(old, given, drop=True)
-        if kind.resource == WORKLOAD.resource:
-            _check_workload(old, new)
-        return await self._written(kind, self.server.update(kind, old, new))
+
+        def merged(old: Manifest) -> Manifest:
+            _check_preconditions(old, about)
+            if subresource == "resize":
+                raise NotFound(404, "NotFound", "the server has no such subresource")
+            if subresource == "scale":
+                return sized(kind, old, patch)
+            given = {subresource: patch[subresource]} if subresource else {**patch}
+            if not subresource:
+                given.pop("status", None)
+                rest = {n: v for n, v in about.items() if n not in ("uid", "resourceVersion")}
+                given = {**given, "metadata": rest}
+            new = _merged(old, given, drop=True)
+            if kind.resource == WORKLOAD.resource:
+                _check_workload(old, new)
+            return new
+
+        return await self._rewrite(kind, name, namespace, merged, subresource)
+
+    async def json_patch(
+        self,
+        kind: Kind[Any],
+        name: str,
+        operations: Sequence[Manifest],
+        namespace: str | None = None,
+        *,
+        subresource: str = "",
+    ) -> Any:
+        await self.asked("patch", kind, name)
+
+        def patched(old: Manifest) -> Manifest:
+            try:
+                new: Manifest = json_patch(old, list(operations))
+            except StatusError as error:
+                raise as_api_error(error) from error
+            _check_preconditions(old, new["metadata"])
+            return _replaced(old, new, subresource)
+
+        return await self._rewrite(kind, name, namespace, patched, subresource)
+
+    async def replace(
+        self, kind: Kind[Any], manifest: Manifest, namespace: str | None = None, *, subresource: str = ""
+    ) -> Any:
+        about = manifest["metadata"]
+        await self.asked("replace", kind, about["name"])
+
+        def replaced(old: Manifest) -> Manifest:
+            _check_preconditions(old, about)
+            if not about.get("resourceVersion"):
+                why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+                raise Invalid(422, "Invalid", f"{kind.name} {about['name']} is invalid: {why}")
+            return _replaced(old, manifest, subresource)
+
+        where = namespace or about.get("namespace")
+        return await self._rewrite(kind, about["name"], where, replaced, subresource)
+
+    async def _rewrite(
+        self, kind: Kind[Any], name: str, namespace: str | None, compute: Compute, subresource: str
+    ) -> Any:
+        key = Key((namespace or "") if kind.namespaced else "", name)
+        stored = await self.server.rewrite(kind, key, compute, subresource, self.user)
+        if subresource == "scale":
+            await self.answered()
+            return _read(kind, scale_of(kind, stored))
+        return await self._written(kind, stored)
 
     async def delete(
         self,
@@ -132,9 +221,12 @@ class Verbs(ABC):
         await self.answered()
         writes.note(writes.Written(kind, key, gone=about["uid"]))
 
-    async def get(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
+    async def get(
+        self, kind: Kind[Any], name: str, namespace: str | None = None, *, subresource: str = ""
+    ) -> Any:
         await self.asked("get", kind, name)
-        return _read(kind, self.server.lookup(kind, name, namespace or ""))
+        found = self.server.lookup(kind, name, namespace or "")
+        return _read(kind, scale_of(kind, found) if subresource == "scale" else found)
 
     async def find(self, kind: Kind[Any], name: str, namespace: str | None = None) -> Any:
         try:
@@ -155,6 +247,12 @@ class Verbs(ABC):
         ]
         await self.answered()
         return found
+
+    async def logs(self, name: str, namespace: str, **_: Any) -> AsyncIterator[bytes]:
+        """The log of a pod, in which nothing is."""
+        await self.get(POD, name, namespace)
+        await self.answered()
+        yield b""
 
     @asynccontextmanager
     async def stream(self, call: Call, *, patience: float = 0.0) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -207,6 +305,8 @@ class Server(Verbs):
         self.server, self.clock, self.chance = self, clock or SystemClock(), chance
         self.objects: dict[str, dict[Key, Manifest]] = {}
         self.version = 0
+        self.writer = ""
+        """The program whose request is carried out."""
         self.requests: list[tuple[str, str, str]] = []
         """The verb, the kind and the name of each request."""
         self.fault: Fault = lambda *_: None
@@ -215,6 +315,7 @@ class Server(Verbs):
         """Whether a webhook of others halves what pods ask for."""
         self.trouble = 0.0
         """How likely a request fails."""
+        self.admission: Admission | None = None
         self._born = 0
         self.kinds: dict[str, Kind[Any]] = {}
         self._listeners: list[Listener] = []
@@ -289,6 +390,10 @@ class Server(Verbs):
 
     def put(self, kind: Kind[Any], made: Manifest) -> Manifest:
         """Create an object, with a uid and a time of its own unless it says which."""
+        return self._store(kind, None, self.begin(kind, made))
+
+    def begin(self, kind: Kind[Any], made: Manifest) -> Manifest:
+        """Return a new object with what the server gives it."""
         self._born += 1
         about = {
             "generation": 1,
@@ -296,13 +401,13 @@ class Server(Verbs):
             "creationTimestamp": timestamp(self.clock.now()),
             **deepcopy(made["metadata"]),
         }
-        stored = {"apiVersion": kind.api_version, "kind": kind.name, **deepcopy(made), "metadata": about}
+        begun = {"apiVersion": kind.api_version, "kind": kind.name, **deepcopy(made), "metadata": about}
         if kind.resource == SERVICE.resource:
-            stored["spec"] = {"clusterIP": f"10.0.0.{self._born % 250}", **stored.get("spec", {})}
+            begun["spec"] = {"clusterIP": f"10.0.0.{self._born % 250}", **begun.get("spec", {})}
         if kind.resource == POD.resource:
-            stored.setdefault("status", {"phase": "Pending"})
-            stored["spec"] = _halved(stored["spec"]) if self.halves else stored["spec"]
-        return self._store(kind, None, stored)
+            begun.setdefault("status", {"phase": "Pending"})
+            begun["spec"] = _halved(begun["spec"]) if self.halves else begun["spec"]
+        return begun
 
     def change(self, kind: Kind[Any], old: Manifest, **fields: Any) -> Manifest:
         """Replace fields of an object: spec, status, or metadata."""
@@ -366,22 +471,69 @@ class Server(Verbs):
 
     def apply_now(self, kind: Kind[Any], manifest: Manifest, manager: str, subresource: str = "") -> Manifest:
         """Server-side apply: `manager` owns exactly these fields from now on, unless others change them."""
-        about, parts = manifest["metadata"], manifest.keys() - {"apiVersion", "kind", "status"}
-        given = {part: manifest[part] for part in ([subresource] if subresource else parts)}
-        old = self.found(kind, about["name"], about.get("namespace", ""))
+        old = self.found(kind, *reversed(_key(manifest)))
+        new = self.applied(kind, old, manifest, manager, subresource)
+        stored = self.update(kind, old, new) if old else self._store(kind, None, new)
+        self.own(stored, manifest, manager, subresource)
+        return stored
+
+    def applied(
+        self, kind: Kind[Any], old: Manifest | None, manifest: Manifest, manager: str, subresource: str
+    ) -> Manifest:
+        """Return an object as `manager` applies it."""
+        about, given = manifest["metadata"], _given(manifest, subresource)
         if old is None and subresource:
             self.lookup(kind, about["name"], about.get("namespace", ""))
         if old is None and about.get("uid"):
             raise Conflict(409, "Conflict", f"{kind.name} {about['name']} is gone")
-        if old:
-            _check_preconditions(old, about)
-            mark = (old["metadata"]["uid"], manager, subresource)
-            new = self.update(kind, old, _merged(_without(old, self._applied.get(mark, {}), given), given))
-        else:
-            new = self.put(kind, {**given, "metadata": _own(about)})
-            mark = (new["metadata"]["uid"], manager, subresource)
+        if old is None:
+            return self.begin(kind, {**given, "metadata": _own(about)})
+        _check_preconditions(old, about)
+        before = self._applied.get((old["metadata"]["uid"], manager, subresource), {})
+        return _merged(_without(old, before, given), given)
+
+    def own(self, stored: Manifest, manifest: Manifest, manager: str, subresource: str) -> None:
+        """Note what `manager` has applied."""
+        given = _given(manifest, subresource)
+        mark = (stored["metadata"]["uid"], manager, subresource)
         self._applied[mark] = {**given, "metadata": {"annotations": _annotations(given)}}
-        return new
+
+    # what programs do, as admission lets it
+
+    async def admit(
+        self, kind: Kind[Any], old: Manifest | None, new: Manifest, subresource: str, user: str
+    ) -> Manifest:
+        admission = self.admission
+        return await admission.admit(kind, old, new, subresource, user) if admission else new
+
+    def add(self, kind: Kind[Any], made: Manifest) -> Manifest:
+        """Store a new object. Raises AlreadyExists."""
+        about = made["metadata"]
+        if self.found(kind, about["name"], about.get("namespace", "")):
+            raise AlreadyExists(409, "AlreadyExists", f"{kind.name} {about['name']} exists")
+        return self._store(kind, None, made)
+
+    async def rewrite(
+        self, kind: Kind[Any], key: Key, compute: Compute, subresource: str, user: str
+    ) -> Manifest:
+        """Store `compute(old)`; once more where the object has changed while admission was reading."""
+        for _ in range(ATTEMPTS):
+            old = self.lookup(kind, key.name, key.namespace)
+            new = await self.admit(kind, old, compute(old), subresource, user)
+            if self.found(kind, *reversed(key)) is old:
+                return self.update(kind, old, new)
+        raise Conflict(409, "Conflict", f"{kind.name} {key.name} changes all the time")
+
+
+class Instant(Verbs):
+    """A client whose requests take no time: with it admission never waits."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    async def asked(self, *_: Any) -> None: ...
+
+    async def answered(self) -> None: ...
 
 
 def follow(server: Server, cache: Cache[Any]) -> None:
@@ -441,6 +593,22 @@ def _read(kind: Kind[Any], stored: Manifest) -> Any:
 def _own(about: Manifest) -> Manifest:
     """The metadata of a new object, without what no client decides."""
     return {name: value for name, value in about.items() if name not in OF_SERVER}
+
+
+def _given(manifest: Manifest, subresource: str) -> Manifest:
+    """What is applied: all but the status, or one subresource."""
+    parts = [subresource] if subresource else manifest.keys() - {"apiVersion", "kind", "status"}
+    return {part: manifest[part] for part in parts}
+
+
+def _replaced(old: Manifest, new: Manifest, subresource: str) -> Manifest:
+    """The new object or its status, with what no client decides from the old one."""
+    if subresource:
+        return {**old, subresource: new[subresource]}
+    kept = {name: old["metadata"][name] for name in OF_SERVER if name in old["metadata"]}
+    rest = {name: value for name, value in new.items() if name not in ("metadata", "status")}
+    status = {"status": old["status"]} if "status" in old else {}
+    return {**rest, "metadata": {**_own(new["metadata"]), **kept}, **status}
 
 
 def _annotations(given: Manifest) -> Manifest:

@@ -1,7 +1,8 @@
-"""The Scale of an object, by the paths that its kind declares."""
+"""The Scale of an object, by the paths that its kind declares, and an object of another size."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from elasticjob.devcluster.server.model.errors import internal
@@ -28,6 +29,19 @@ def scale_of(resource: Resource, body: Manifest, *, lenient: bool = False) -> Ma
         "spec": {"replicas": replicas} if replicas else {},
         "status": status | ({"selector": _selector_text(selector)} if selector else {}),
     }
+
+
+def with_size(old: Manifest, path: str, replicas: int) -> Manifest:
+    """The object with a number at a dotted path; parents that are missing are made."""
+    answer = copy.deepcopy(old)
+    *parents, last = [
+        part.strip("'\"") for part in path.lstrip(".").replace("['", ".").replace("']", "").split(".")
+    ]
+    place = answer
+    for part in parents:
+        place = place.setdefault(part, {})
+    place[last] = replicas
+    return answer
 
 
 def _selector_text(selector: Any) -> str:

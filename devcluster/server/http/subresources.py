@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from elasticjob.devcluster.server.crd.scaling import scale_of
+from elasticjob.devcluster.server.crd.scaling import scale_of, with_size
 from elasticjob.devcluster.server.http.call import APPLY, JSON_PATCH, PATCHES, Call
 from elasticjob.devcluster.server.http.verbs import Reply, check_uid
 from elasticjob.devcluster.server.kinds.pods import bind, with_condition
@@ -73,7 +72,7 @@ class Subresources:
             resource,
             target.namespace,
             target.name,
-            lambda old: _with(old, scale.replicas, replicas),
+            lambda old: with_size(old, scale.replicas, replicas),
             call.options(),
             subresource="scale",
             version=pinned,
@@ -171,16 +170,3 @@ _EVICTED = {
     "message": "Eviction API: evicting",
 }
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-
-
-def _with(old: Manifest, path: str, replicas: int) -> Manifest:
-    """The object with a number at a dotted path; parents that are missing are made."""
-    answer = copy.deepcopy(old)
-    *parents, last = [
-        part.strip("'\"") for part in path.lstrip(".").replace("['", ".").replace("']", "").split(".")
-    ]
-    place = answer
-    for part in parents:
-        place = place.setdefault(part, {})
-    place[last] = replicas
-    return answer

@@ -1,0 +1,406 @@
+"""What users, machines and neighbours do: a row each, with how often it is drawn, its fields, and its deed.
+
+`draw` returns the fields of a line, from chance and from the jobs that were submitted before, by their names.
+A deed that finds nothing to do does nothing: a line may be taken away, and the others still mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.kueue.workload import WORKLOAD
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import (
+    CONFIG_MAP,
+    NETWORK_POLICY,
+    NODE,
+    POD,
+    ROLE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+)
+from lab.simulation import kinds
+from lab.simulation.autoscaler import HPA, GitOps
+from lab.simulation.history import Value
+from lab.simulation.records import records
+from lab.virtual import pods
+from lab.virtual.cluster import MACHINES, TEAM, job
+
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+Given = Mapping[str, Value]
+Jobs = Mapping[str, Given]
+"""Of the jobs that were submitted so far: the fields of that line."""
+Draw = Callable[[Random, Jobs], Given | None]
+Deed = Callable[..., Awaitable[None]]
+CODES: Final = (0, 1, 137, 143, 3)
+OWNED: Final[Mapping[str, Kind[Any]]] = {
+    kind.plural: kind
+    for kind in (
+        SERVICE,
+        SECRET,
+        CONFIG_MAP,
+        ROLE,
+        ROLE_BINDING,
+        SERVICE_ACCOUNT,
+        NETWORK_POLICY,
+        JOBRESOURCE,
+    )
+}
+
+
+@dataclass(frozen=True)
+class Act:
+    """One row; see the module."""
+
+    name: str
+    weight: int
+    draw: Draw
+    do: Deed
+
+
+def one_of(chance: Random, jobs: Jobs) -> str:
+    return chance.choice(sorted(jobs))
+
+
+# users
+
+
+def draw_job(chance: Random, jobs: Jobs) -> Given:
+    unit = 2 if chance.random() < 0.1 else 1
+    least = unit * chance.randint(1, 2)
+    drawn: dict[str, Value] = {
+        "job": f"{'abc'[len(jobs) % 3]}",
+        "strategy": chance.choice(("Local", "Local", "Allreduce")),
+        "workers": least + unit * chance.randint(0, 2),
+        "least": least,
+    }
+    more: dict[str, tuple[float, Callable[[], Value]]] = {
+        "most": (0.4, lambda: least + unit * chance.randint(2, 4)),
+        "unit": (1.0 if unit > 1 else 0.0, lambda: unit),
+        "seconds": (0.4, lambda: chance.choice((3, 10, 20))),
+        "exit": (0.15, lambda: chance.choice((1, 3))),
+        "policy": (0.3, lambda: chance.choice(("Never", "OnFailure", "Always", "ExitCode"))),
+        "restarts": (0.3, lambda: chance.randint(0, 2)),
+        "clean": (0.3, lambda: chance.choice(("All", "None", "Running"))),
+        "ttl": (0.15, lambda: chance.choice((0, 10))),
+        "deadline": (0.1, lambda: chance.choice((5, 30))),
+        "queue": (0.15, lambda: chance.choice("ab")),
+        "mode": (0.2, lambda: chance.choice(("single-job", "single-job", "cluster"))),
+        "trains": (0.3 if drawn["strategy"] != "Local" else 0.0, lambda: "yes"),
+    }
+    drawn |= {name: make() for name, (share, make) in more.items() if chance.random() < share}
+    if drawn.get("policy") == "Always":  # it would run again for ever
+        drawn.pop("seconds", None)
+    return drawn
+
+
+async def submit(world: World, **given: Value) -> None:
+    await world.tries(f"submit {given}", world.user.create(ELASTICJOB, manifest(**given)))
+
+
+def manifest(**given: Any) -> Manifest:
+    """Return the ElasticJob of the fields of a line."""
+    made = job(
+        given["job"],
+        given.get("queue", ""),
+        given["workers"],
+        given["least"],
+        given.get("most"),
+        unit=given.get("unit", 1),
+        master=given.get("strategy") != "Local",
+    )
+    spec, worker = made["spec"], made["spec"]["replicaSpecs"]["worker"]
+    container = worker["template"]["spec"]["containers"][0]
+    env = {"SECONDS": given.get("seconds"), "EXIT": given.get("exit")}
+    if named := [{"name": name, "value": str(value)} for name, value in env.items() if value is not None]:
+        container["env"] = named
+    worker |= {"restartPolicy": given["policy"]} if "policy" in given else {}
+    worker |= {"restartCount": given["restarts"]} if "restarts" in given else {}
+    names = {"clean": "cleanPodPolicy", "ttl": "ttlSecondsAfterFinished", "deadline": "activeDeadlineSeconds"}
+    if policy := {names[name]: given[name] for name in names if name in given}:
+        spec["runPolicy"] = policy
+    spec |= {"optimizeMode": given["mode"]} if "mode" in given else {}
+    if given.get("trains") == "yes":
+        made["metadata"]["annotations"] = {"simulation/trains": "yes"}
+    return made
+
+
+async def scale(world: World, job: str, workers: int) -> None:
+    patch = {"spec": {"replicas": workers}}
+    asked = world.user.merge_patch(ELASTICJOB.untyped(), job, patch, TEAM, subresource="scale")
+    await world.tries(f"scale {job} to {workers}", asked)
+
+
+async def edit(world: World, job: str, **fields: Value) -> None:
+    """A user changes fields of the role worker."""
+    names = {"workers": "replicas", "least": "minReplicas", "most": "maxReplicas", "restarts": "restartCount"}
+    worker: Manifest = {names[name]: value for name, value in fields.items() if name in names}
+    if found := world.there(ELASTICJOB, job):
+        roles = found["spec"]["replicaSpecs"]
+        template = roles["worker"]["template"]
+        if "image" in fields:
+            [main] = template["spec"]["containers"]
+            worker["template"] = {
+                **template,
+                "spec": {**template["spec"], "containers": [{**main, "image": fields["image"]}]},
+            }
+        patch = {"spec": {"replicaSpecs": {"worker": worker}}}
+        await world.tries(f"edit {job} {fields}", world.user.merge_patch(ELASTICJOB, job, patch, TEAM))
+
+
+async def suspend(world: World, job: str, on: str) -> None:
+    patch = {"spec": {"suspend": on == "yes"}}
+    await world.tries(f"suspend {job}: {on}", world.user.merge_patch(ELASTICJOB, job, patch, TEAM))
+
+
+async def delete(world: World, job: str) -> None:
+    await world.tries(f"delete {job}", world.user.delete(ELASTICJOB, job, TEAM))
+
+
+async def again(world: World, job: str, **given: Value) -> None:
+    """Delete a job, and make another one of its name at once."""
+    await delete(world, job)
+    await submit(world, job=job, **given)
+
+
+async def plan(world: World, job: str, workers: int, manual: str, cpu: int = 0) -> None:
+    """An optimizer, or a user, writes a ScalePlan."""
+    size: Manifest = {"replicas": workers} | ({"resource": {"cpu": str(cpu)}} if cpu else {})
+    name = f"{job}-plan-{world.server.version}"
+    kind = "manual" if manual == "yes" else "auto"
+    about = {
+        "name": name,
+        "namespace": TEAM,
+        "labels": {LABEL_JOB: job, "elasticjob.dlrover/scale-type": kind},
+    }
+    spec = {"ownerJob": job, "manualScaling": manual == "yes", "replicaResourceSpecs": {"worker": size}}
+    made = world.user.create(SCALEPLAN, {"metadata": about, "spec": spec})
+    await world.tries(f"plan {workers} workers for {job}", made)
+
+
+async def autoscale(world: World, job: str, workers: int) -> None:
+    """An autoscaler writes the scale subresource of the JobResource."""
+    patch = {"spec": {"replicas": workers}}
+    asked = world.user.merge_patch(JOBRESOURCE.untyped(), job, patch, TEAM, subresource="scale")
+    await world.tries(f"autoscale {job} to {workers}", asked)
+
+
+async def take_away(world: World, job: str, kind: str) -> None:
+    """Somebody deletes an object that the operator has made."""
+    of = OWNED[kind]
+    for each in world.of_job(of, job) or [e for e in world.server.every(of) if e["metadata"]["name"] == job]:
+        name = each["metadata"]["name"]
+        await world.tries(f"delete {kind} {name}", world.user.delete(of, name, TEAM))
+
+
+async def squat(world: World, job: str, kind: str) -> None:
+    """Somebody else has an object of a name that the operator would use."""
+    name = {"pods": f"{job}-worker-1", "services": job, "jobresources": job}.get(kind, job)
+    about = {"name": name, "namespace": TEAM, "labels": {"foreign": "yes"}}
+    spec = (
+        {"containers": [{"name": "main", "image": "none"}]} if kind == "pods" else {"ports": [{"port": 80}]}
+    )
+    of = POD if kind == "pods" else SERVICE
+    await world.tries(f"another's {kind} {name}", world.user.create(of, {"metadata": about, "spec": spec}))
+
+
+# other programs
+
+
+async def brain(world: World) -> None:
+    """Brain is installed."""
+    if world.brain is None:
+        world.records = world.records or await records()
+        world.start_brain()
+
+
+async def hpa(world: World, job: str, least: int, most: int) -> None:
+    """A HorizontalPodAutoscaler of the JobResource."""
+    look = HPA(
+        world.connection("hpa"),
+        world.clock,
+        world.drawn("hpa", job),
+        JOBRESOURCE,
+        Key(TEAM, job),
+        least,
+        most,
+    )
+    world.looks.append(look)
+    look.start()
+
+
+async def gitops(world: World, **given: Value) -> None:
+    """Argo CD applies a job from git, and heals it."""
+    look = GitOps(world.connection("argo"), world.clock)
+    look.commit(ELASTICJOB, manifest(**given))
+    world.looks.append(look)
+    look.start()
+
+
+async def train(world: World, name: str, least: int, most: int) -> None:
+    """A TrainingJob of PaddlePaddle."""
+    made = kinds.training(name, least=least, most=most)
+    await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
+
+
+async def dijob(world: World, name: str, queue: str = "") -> None:
+    await world.tries(f"DIJob {name}", world.user.create(DIJOB, kinds.dijob(name, queue=queue)))
+
+
+async def players(world: World, name: str, many: int) -> None:
+    """The coordinator of a DIJob asks for collectors."""
+    world.add_players(name, many)
+
+
+async def remove(world: World, kind: str, name: str) -> None:
+    """A user deletes a TrainingJob or a DIJob."""
+    of: Kind[Any] = TRAININGJOB if kind == "training" else DIJOB
+    await world.tries(f"delete {kind} {name}", world.user.delete(of, name, TEAM))
+
+
+# machines and pods
+
+
+def _pods(world: World, job: str, index: int) -> list[Manifest]:
+    every = world.of_job(POD, job)
+    labels = (each["metadata"]["labels"] for each in every)
+    mine = [
+        p
+        for p, l in zip(every, labels, strict=True)
+        if l.get(LABEL_INDEX) == str(index) and l.get(LABEL_ROLE) == "worker"
+    ]
+    return mine
+
+
+async def end_pod(world: World, job: str, index: int, code: int) -> None:
+    for each in _pods(world, job, index):
+        if each["status"]["phase"] == "Running" and world.there(NODE, each["spec"]["nodeName"]):
+            world.note(f"--- {each['metadata']['name']} ends with {code}")
+            pods.end(world.server, each, code)
+
+
+async def delete_pod(world: World, job: str, index: int) -> None:
+    for each in _pods(world, job, index):
+        name = each["metadata"]["name"]
+        await world.tries(f"delete pod {name}", world.user.delete(POD, name, TEAM))
+
+
+async def lose(world: World, machine: str, seconds: float) -> None:
+    """A machine is gone, and comes back without its pods."""
+    world.note(f"--- machine {machine} is lost")
+    world.lose(machine)
+    world.at(seconds, world.find, machine)
+
+
+async def cordon(world: World, machine: str, on: str) -> None:
+    if found := world.there(NODE, machine):
+        world.server.change(NODE, found, spec={"unschedulable": on == "yes"})
+
+
+# queues
+
+
+async def come(world: World, name: str, queue: str, cpu: int, priority: int) -> None:
+    world.come(name, queue, cpu, priority)
+
+
+async def go(world: World, name: str) -> None:
+    world.go(name)
+
+
+async def deactivate(world: World, job: str) -> None:
+    for each in world.of_job(WORKLOAD, job):
+        world.activate(each["metadata"]["name"], False)
+
+
+def _of_a_job(draw: Callable[[Random], Given]) -> Draw:
+    return lambda chance, jobs: {"job": one_of(chance, jobs), **draw(chance)}
+
+
+def _in_queue(draw: Callable[[Random], Given]) -> Draw:
+    """Drawn only where a job is in a queue."""
+    return lambda chance, jobs: draw(chance) if any("queue" in given for given in jobs.values()) else None
+
+
+ACTS: Final = (
+    Act("submit", 2, draw_job, submit),
+    Act("scale", 5, _of_a_job(lambda c: {"workers": c.randint(0, 6)}), scale),
+    Act(
+        "edit",
+        3,
+        _of_a_job(lambda c: {c.choice(("workers", "least", "most", "restarts")): c.randint(1, 5)}),
+        edit,
+    ),
+    Act("edit", 1, _of_a_job(lambda c: {"image": c.choice(("v2", "v3"))}), edit),
+    Act("suspend", 3, _of_a_job(lambda c: {"on": c.choice(("yes", "yes", "no"))}), suspend),
+    Act("suspend", 2, _of_a_job(lambda c: {"on": "no"}), suspend),
+    Act("delete", 1, _of_a_job(lambda c: {}), delete),
+    Act("again", 1, lambda c, jobs: {**draw_job(c, jobs), "job": one_of(c, jobs)}, again),
+    Act(
+        "plan", 4, _of_a_job(lambda c: {"workers": c.randint(1, 6), "manual": c.choice(("yes", "no"))}), plan
+    ),
+    Act(
+        "plan",
+        1,
+        _of_a_job(
+            lambda c: {"workers": c.randint(1, 4), "manual": c.choice(("yes", "no")), "cpu": c.randint(1, 3)}
+        ),
+        plan,
+    ),
+    Act("autoscale", 2, _of_a_job(lambda c: {"workers": c.randint(1, 6)}), autoscale),
+    Act(
+        "brain",
+        1,
+        lambda c, jobs: {} if any(j.get("mode") == "cluster" for j in jobs.values()) else None,
+        brain,
+    ),
+    Act("hpa", 1, _of_a_job(lambda c: {"least": 1, "most": c.randint(2, 6)}), hpa),
+    Act("gitops", 1, lambda c, jobs: {**draw_job(c, jobs), "job": "g"}, gitops),
+    Act("train", 1, lambda c, jobs: {"name": "t", "least": c.randint(1, 2), "most": c.randint(2, 4)}, train),
+    Act(
+        "dijob",
+        1,
+        lambda c, jobs: {"name": "d"} | ({"queue": c.choice("ab")} if c.random() < 0.5 else {}),
+        dijob,
+    ),
+    Act("players", 1, lambda c, jobs: {"name": "d", "many": c.randint(1, 3)}, players),
+    Act(
+        "remove",
+        1,
+        lambda c, jobs: c.choice(({"kind": "training", "name": "t"}, {"kind": "dijob", "name": "d"})),
+        remove,
+    ),
+    Act("take-away", 2, _of_a_job(lambda c: {"kind": c.choice(sorted(OWNED))}), take_away),
+    Act("squat", 1, _of_a_job(lambda c: {"kind": c.choice(("pods", "services"))}), squat),
+    Act("end-pod", 5, _of_a_job(lambda c: {"index": c.randint(0, 3), "code": c.choice(CODES)}), end_pod),
+    Act("delete-pod", 3, _of_a_job(lambda c: {"index": c.randint(0, 3)}), delete_pod),
+    Act("lose", 2, lambda c, jobs: {"machine": c.choice(MACHINES), "seconds": c.choice((0.5, 5, 30))}, lose),
+    Act("cordon", 1, lambda c, jobs: {"machine": c.choice(MACHINES), "on": c.choice(("yes", "no"))}, cordon),
+    Act(
+        "come",
+        3,
+        _in_queue(
+            lambda c: {
+                "name": c.choice("fgh"),
+                "queue": c.choice("ab"),
+                "cpu": c.randint(1, 4),
+                "priority": c.choice((-5, 0, 5)),
+            }
+        ),
+        come,
+    ),
+    Act("go", 2, _in_queue(lambda c: {"name": c.choice("fgh")}), go),
+)

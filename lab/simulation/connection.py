@@ -1,0 +1,105 @@
+"""What one program asks the API server: its writes are counted, and faults strike them by their numbers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from zlib import crc32
+
+from elasticjob.kube.client import writes
+from elasticjob.kube.errors import Fenced, Unreachable
+from elasticjob.kube.objects.kinds import Kind
+from lab.virtual.server import Server, Verbs
+
+READS: Final = ("get", "list")
+WAYS: Final = (0.001, 0.002, 0.01)
+"""Seconds that a request or its answer takes."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A request that may change something: the how manyth of its program, and by which controller."""
+
+    program: str
+    number: int
+    controller: str
+    verb: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Strike:
+    """What befalls one write, `after` it was done or before. It may raise what the program then sees."""
+
+    after: bool
+    befall: Callable[[Connection], Awaitable[None]]
+
+
+class Book(Protocol):
+    """Where writes are counted, and who knows which of them are struck."""
+
+    def enter(self, program: str, controller: str, verb: str, kind: str, name: str) -> Write: ...
+
+    def struck(self, write: Write) -> Strike | None: ...
+
+
+class Connection(Verbs):
+    """The way of one program to the server, until it is killed."""
+
+    def __init__(self, server: Server, program: str, book: Book, seed: int) -> None:
+        self.server, self.program, self._book, self._seed = server, program, book, seed
+        self.dead = self.fenced = False
+        self.paused: asyncio.Event | None = None
+        """What requests wait for while their process is stopped."""
+        self._under_way: dict[Any, Strike] = {}
+        self._asked = 0
+
+    async def asked(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if self.fenced and verb not in READS:
+            raise Fenced("nothing is written any more: the lease is over")
+        await self._takes(f"{verb} {name}")
+        if self.server.away:
+            raise Unreachable("connection refused", never_sent=True)
+        if verb not in READS:
+            await self._strike(verb, kind, name)
+        if error := self.server.fault(verb, kind, name):
+            raise error
+        self.server.writer = self.program
+
+    async def answered(self) -> None:
+        self.server.writer = ""
+        strike = self._under_way.pop(asyncio.current_task(), None)
+        await self._takes("answer")
+        if strike:
+            await strike.befall(self)
+        await self._alive()
+        if self.server.away:
+            raise Unreachable("connection reset")
+
+    async def _strike(self, verb: str, kind: Kind[Any], name: str) -> None:
+        run = writes.current.get()
+        write = self._book.enter(self.program, run.controller if run else "", verb, kind.name, name)
+        strike = self._book.struck(write)
+        if strike and strike.after:
+            self._under_way[asyncio.current_task()] = strike
+        elif strike:
+            await strike.befall(self)
+            await self._alive()
+
+    async def _takes(self, what: str) -> None:
+        """Wait for as long as half of a request takes; a stopped process waits until it goes on."""
+        await self._alive()
+        self._asked += 1
+        number = crc32(f"{self._seed} {self.program} {what} {self._asked}".encode())
+        await asyncio.sleep(WAYS[number % len(WAYS)])
+        if self.paused:
+            await self.paused.wait()
+        await self._alive()
+
+    async def _alive(self) -> None:
+        """A killed process does nothing more, whatever its code would do when it is cancelled."""
+        if self.dead:
+            await asyncio.get_running_loop().create_future()

@@ -1,0 +1,188 @@
+"""What goes wrong with programs, requests and watches: a row each, with how often it is drawn and its fields.
+
+A fault of a write is told by the write's number: `crash write=12 when=before`. All end by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from elasticjob.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
+from lab.simulation.connection import Connection, Strike
+from lab.simulation.history import Value
+
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+WRITES: Final = 60
+"""A history of 60 seconds makes about as many."""
+KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans", "services", "nodes")
+ERRORS: Final[dict[int, Callable[[], ApiError]]] = {
+    409: lambda: Conflict(409, "Conflict", "the object has been modified"),
+    429: lambda: TooManyRequests(429, "TooManyRequests", "too many requests"),
+    500: lambda: ServerError(500, "InternalError", "etcdserver: request timed out"),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row; see the module. `do` is called at its second, with the fields of its line."""
+
+    name: str
+    weight: int
+    draw: Callable[[Random], dict[str, Value]]
+    do: Callable[..., None]
+
+
+def crash(world: World, write: int, when: str, back: float, behind: int = 0) -> None:
+    """The operator dies before or after a write, and another one starts, whose first lists may be old."""
+
+    async def die(connection: Connection) -> None:
+        world.note(f"--- the operator dies {when} write {write}")
+        world.crash(back, behind)
+
+    world.strikes["operator", write] = Strike(when == "after", die)
+
+
+def restart(world: World, back: float, behind: int = 0) -> None:
+    world.note("--- the operator dies")
+    world.crash(back, behind)
+
+
+def restart_brain(world: World, back: float) -> None:
+    world.note("--- Brain dies")
+    world.crash_brain(back)
+
+
+def cut(world: World, write: int, done: str) -> None:
+    """The connection is cut between request and answer: the write was done, or was not."""
+
+    async def befall(connection: Connection) -> None:
+        world.note(f"--- write {write} is cut, done: {done}")
+        raise Unreachable("the connection was reset")
+
+    world.strikes["operator", write] = Strike(done == "yes", befall)
+
+
+def refuse(world: World, write: int, code: int) -> None:
+    async def befall(connection: Connection) -> None:
+        world.note(f"--- write {write} is refused: {code}")
+        raise ERRORS[code]()
+
+    world.strikes["operator", write] = Strike(False, befall)
+
+
+def depose(world: World, write: int, seconds: float) -> None:
+    """The leader is stopped in the middle of a write, and goes on after another has led for a while."""
+
+    async def befall(connection: Connection) -> None:
+        world.note(f"--- the operator is stopped at write {write} for {seconds} s, and another leads")
+        world.depose(seconds)
+        if connection.paused:
+            await connection.paused.wait()
+
+    world.strikes["operator", write] = Strike(False, befall)
+
+
+def stale(world: World, kind: str, versions: int, seconds: float) -> None:
+    """What is read of a kind lags by so many versions, for a while."""
+    if world.operator:
+        watch = world.operator.watches[_resource(world, kind)]
+        watch.behind = versions
+        world.lag(seconds)
+        world.at(seconds, watch.catch_up)
+
+
+def drop(world: World, kind: str, seconds: float) -> None:
+    """Events of a kind are lost, until it is listed anew."""
+    if operator := world.operator:
+        resource = _resource(world, kind)
+        watch = operator.watches[resource]
+        watch.copies = 0
+        world.lag(seconds)
+
+        def relist() -> None:
+            watch.catch_up()
+            if world.operator is operator:
+                operator.relist(resource)
+
+        world.at(seconds, relist)
+
+
+def double(world: World, kind: str, seconds: float) -> None:
+    """Events of a kind come twice."""
+    if world.operator:
+        watch = world.operator.watches[_resource(world, kind)]
+        watch.copies = 2
+        world.at(seconds, watch.catch_up)
+
+
+def late(world: World, kind: str, seconds: float) -> None:
+    if world.operator:
+        world.operator.watches[_resource(world, kind)].stall(seconds)
+        world.lag(seconds)
+
+
+def relist(world: World, kind: str) -> None:
+    """The server has compacted the version of a watch: 410."""
+    if world.operator:
+        world.operator.relist(_resource(world, kind))
+
+
+def away(world: World, seconds: float) -> None:
+    """The API server does not answer."""
+
+    def back() -> None:
+        world.server.away = False
+
+    world.server.away = True
+    world.at(seconds, back)
+
+
+def clock(world: World, step: float) -> None:
+    """The clock of the operator's machine is set."""
+    world.clock.ahead += timedelta(seconds=step)
+
+
+def _resource(world: World, kind: str) -> str:
+    watches = world.operator.watches if world.operator else {}
+    return next(name for name in watches if name.partition(".")[0] == kind)
+
+
+def _write(chance: Random) -> int:
+    return chance.randint(1, WRITES)
+
+
+FAULTS: Final = (
+    Fault(
+        "crash",
+        8,
+        lambda c: {
+            "write": _write(c),
+            "when": c.choice(("before", "after")),
+            "back": c.choice((0.05, 1, 10)),
+        },
+        crash,
+    ),
+    Fault("restart", 3, lambda c: {"back": c.choice((0.05, 1, 10))}, restart),
+    Fault("restart-brain", 1, lambda c: {"back": c.choice((0.05, 1, 10))}, restart_brain),
+    Fault("cut", 3, lambda c: {"write": _write(c), "done": c.choice(("yes", "no"))}, cut),
+    Fault("refuse", 3, lambda c: {"write": _write(c), "code": c.choice(sorted(ERRORS))}, refuse),
+    Fault("depose", 3, lambda c: {"write": _write(c), "seconds": c.choice((1, 5, 20))}, depose),
+    Fault(
+        "stale",
+        5,
+        lambda c: {"kind": c.choice(KINDS), "versions": c.randint(1, 5), "seconds": c.choice((2, 10))},
+        stale,
+    ),
+    Fault("drop", 3, lambda c: {"kind": c.choice(KINDS), "seconds": c.choice((2, 10))}, drop),
+    Fault("double", 1, lambda c: {"kind": c.choice(KINDS), "seconds": 20}, double),
+    Fault("late", 2, lambda c: {"kind": c.choice(KINDS), "seconds": c.choice((0.5, 4, 12))}, late),
+    Fault("relist", 1, lambda c: {"kind": c.choice(KINDS)}, relist),
+    Fault("away", 1, lambda c: {"seconds": c.choice((0.1, 1, 10))}, away),
+    Fault("clock", 1, lambda c: {"step": c.choice((-30, 30, 3600))}, clock),
+)

@@ -1,0 +1,263 @@
+"""Histories are drawn, played, judged, and shrunk where something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
+
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.kueue.workload import WORKLOAD
+from elasticjob.kube.errors import KubeError
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import NODE
+from lab.simulation.acts import ACTS, Act, draw_job
+from lab.simulation.faults import FAULTS, Fault
+from lab.simulation.history import History, Line, Misspelt, Value
+from lab.simulation.truths import TRUTHS, Truth, plans_are_over
+from lab.simulation.world import World
+from lab.virtual.cluster import MACHINES, TEAM
+from lab.virtual.loop import run
+from lab.virtual.operator import Crashes
+
+QUIET: Final = 45.0
+"""Seconds without a write by us after which a world is at rest: longer than any pause before a retry."""
+LONGEST: Final = 600.0
+PLAN_PATIENCE: Final = 620.0
+"""Seconds after which a plan whose nodes do not come is given up."""
+PAUSES: Final = (0.0, 0.02, 0.3, 1.0, 3.0, 8.0)
+ROWS: Final[dict[str, Act | Fault]] = {each.name: each for each in (*ACTS, *FAULTS)}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a history: what is wrong, "" if nothing is; and what it took."""
+
+    history: History
+    wrong: str = ""
+    passes: int = 0
+    writes: int = 0
+    seconds: float = 0.0
+    diary: tuple[str, ...] = ()
+    objects: Manifest | None = None
+    """At rest."""
+
+
+# drawing
+
+
+def draw(seed: int, long: bool = False) -> History:
+    """Return the history of a seed: some acts, and some faults."""
+    chance = Random(seed)
+    jobs, lines, at = dict[str, dict[str, Value]](), list[Line](), 0.0
+    first = dict(draw_job(chance, {}))
+    jobs[str(first["job"])] = first
+    lines.append(Line(0.0, "submit", first))
+    acts = chance.randint(30, 40) if long else chance.choice((1, 2, 3, 4, 6, 11))
+    for _ in range(acts):
+        at += chance.choice(PAUSES) * (20 if long else 1)
+        act = _weighed(chance, ACTS)
+        if (given := act.draw(chance, jobs)) is not None:
+            lines.append(Line(round(min(at, 3000.0 if long else 50.0), 2), act.name, given))
+            if act.name == "submit":
+                jobs[str(given["job"])] = dict(given)
+    for _ in range(chance.randint(4, 10) if long else chance.choice((0, 1, 1, 2, 3))):
+        fault = _weighed(chance, FAULTS)
+        lines.append(Line(round(chance.uniform(0, at + 3), 2), fault.name, fault.draw(chance)))
+    return History(seed, tuple(sorted(lines, key=lambda line: line.at)))
+
+
+def _weighed(chance: Random, rows: Sequence[Any]) -> Any:
+    return chance.choices(rows, [row.weight for row in rows])[0]
+
+
+# playing
+
+
+def play(
+    history: History, truths: Sequence[Truth] = TRUTHS, *, ends: bool = True, verbose: bool = False
+) -> Outcome:
+    """Play a history, until all is deleted where it `ends`. Raises Misspelt where a line names no row."""
+    for line in history.lines:
+        if line.name not in ROWS:
+            raise Misspelt(f"{line}: there is no {line.name}: give one of {', '.join(sorted(ROWS))}")
+    random.seed(history.seed)
+    return run(_play(history, tuple(truths), ends, verbose))
+
+
+async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose: bool) -> Outcome:
+    world = World.of(history, truths)
+    world.verbose = verbose
+    wrong, objects = "", None
+    with _crashes(world):
+        world.start()
+        try:
+            await _happens(world)
+            _heal(world)
+            await _rest(world)
+            if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
+                await asyncio.sleep(PLAN_PATIENCE)
+                await _rest(world)
+            _raise(world, "at rest", truths, lambda truth: truth.rest(world))
+            objects = {name: list(found.values()) for name, found in world.server.objects.items()}
+            if ends:
+                await _delete_all(world)
+                await _rest(world)
+                _raise(world, "at the end", truths, lambda truth: truth.gone(world))
+        except _Wrong as error:
+            wrong = str(error)
+        finally:
+            world.close()
+    return Outcome(
+        history, wrong, world.passes, len(world.written), world.time, tuple(world.diary[-400:]), objects
+    )
+
+
+class _Wrong(Exception):
+    """Something is not true."""
+
+
+@contextmanager
+def _crashes(world: World) -> Iterator[None]:
+    """A traceback in a log is wrong, too."""
+    handler, root = Crashes(world.breaks), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+async def _happens(world: World) -> None:
+    deeds = list[asyncio.Task[None]]()
+    for line in world.history.lines:
+        await asyncio.sleep(line.at - world.time)
+        _look(world)
+        row = ROWS[line.name]
+        if isinstance(row, Act):
+            deeds.append(asyncio.create_task(_applied(line, row.do, world)))
+        else:
+            _applied(line, row.do, world)
+    await asyncio.gather(*deeds)
+
+
+def _applied(line: Line, do: Callable[..., Any], world: World) -> Any:
+    try:
+        return do(world, **line.given)
+    except TypeError as error:
+        if error.__traceback__ and error.__traceback__.tb_next is None:
+            raise Misspelt(f"{line}: {error}") from error
+        raise
+
+
+def _look(world: World) -> None:
+    if world.broken:
+        raise _Wrong(f"at {world.broken[0]}")
+
+
+def _raise(world: World, when: str, truths: Iterable[Truth], judge: Callable[[Truth], Iterable[str]]) -> None:
+    _look(world)
+    if wrong := [f"{truth.name}: {sentence}" for truth in truths for sentence in judge(truth)]:
+        raise _Wrong(f"{when}: {'; '.join(wrong)}")
+
+
+def _heal(world: World) -> None:
+    """Nothing more goes wrong."""
+    world.note("--- all is well from now on")
+    world.strikes.clear()
+    world.kueue_starts()
+    for name in MACHINES:
+        world.find(name)
+        machine = world.there(NODE, name)
+        if machine and machine.get("spec", {}).get("unschedulable"):
+            world.server.change(NODE, machine, spec={})
+
+
+async def _rest(world: World) -> None:
+    """Run on until we write nothing, and nothing else changes either."""
+    began = world.time
+    while world.time - world.last < QUIET or world.operator is None:
+        if world.time - began > LONGEST:
+            raise _Wrong(f"at rest: it never comes to rest: {world.written[-1]}")
+        await asyncio.sleep(5)
+        _look(world)
+
+
+async def _delete_all(world: World) -> None:
+    world.note("--- everything is deleted")
+    for look in world.looks:
+        look.stop()
+    for kind in (ELASTICJOB, DIJOB, TRAININGJOB):
+        for name in world.names(kind):
+            with suppress(KubeError):
+                await world.user.delete(kind, name, TEAM)
+    for each in world.foreign():
+        world.server.remove(WORKLOAD, each)
+    for each in world.server.every(SCALEPLAN):
+        if not each["metadata"].get("ownerReferences"):  # of a job that never was
+            world.server.remove(SCALEPLAN, each)
+    world.last = world.time
+
+
+# many
+
+
+def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150) -> Outcome:
+    """Return a history with fewer lines and smaller numbers in which the same truth is broken."""
+    name, left = _truth(outcome.wrong), tries
+    for ways in (History.shorter, History.simpler):
+        again = True
+        while again and left:
+            again = False
+            for candidate in ways(outcome.history):
+                left -= 1
+                found = play(candidate, truths)
+                if found.wrong and _truth(found.wrong) == name:
+                    outcome, again = found, True
+                    break
+                if not left:
+                    break
+    return outcome
+
+
+def _truth(wrong: str) -> str:
+    """The name of the truth of a sentence: what stands before its second colon."""
+    return ":".join(wrong.split(":")[:2]).partition(": ")[2] or wrong
+
+
+def play_many(
+    seeds: Iterable[int], truths: Sequence[Truth], long: bool = False, first: bool = False
+) -> Iterator[Outcome]:
+    """Yield the outcomes of drawn histories; the `first` wrong one is the last then."""
+    gc.freeze()
+    gc.disable()
+    try:
+        for number, seed in enumerate(seeds):
+            outcome = play(draw(seed, long), truths)
+            yield replace(outcome, objects=None)
+            if number % 10 == 9:
+                gc.collect()
+            if outcome.wrong and first:
+                return
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def timed(outcomes: Iterable[Outcome]) -> Iterator[tuple[Outcome, float]]:
+    """Yield outcomes with the CPU seconds that each took."""
+    began = time.process_time()
+    for outcome in outcomes:
+        now = time.process_time()
+        yield outcome, now - began
+        began = now

@@ -1,0 +1,494 @@
+"""What must be true of the whole control plane: with each change, where nothing changes, and when all is gone.
+
+A truth is a row: `step` says what is wrong with a change, `rest` what is wrong where nothing happens any more,
+`gone` what is wrong after everything was deleted. Each sees the objects as the server has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE, LABEL_SCALE_TYPE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, Places
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.kueue.workload import WORKLOAD
+from elasticjob.controllers.parts.names import MASTER, STANDS_IN
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD
+from lab.simulation.trained import untrue_end, went_back
+from lab.truths import quota
+from lab.truths.quota import is_true
+from lab.virtual import story
+
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+OPERATOR: Final = "operator"
+ENDED: Final = ("Succeeded", "Failed")
+OVER: Final = ("Succeeded", "Failed", "Superseded")
+OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
+SOON: Final = 1.0
+"""Seconds after which a controller has heard of a change, unless its watch lags."""
+LATE: Final = 8.0
+"""Seconds in which a controller may act on what it has read before: its patience with caches, and requests."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of one object, and the program that made it; "" for machines and the cluster itself."""
+
+    by: str
+    resource: str
+    old: Manifest | None
+    new: Manifest | None
+
+    @property
+    def object(self) -> Manifest:
+        return self.new or self.old or {}
+
+    def of(self, kind: Kind[Any]) -> bool:
+        return self.resource == kind.resource
+
+    @property
+    def is_new(self) -> bool:
+        return self.old is None
+
+
+@dataclass(frozen=True)
+class Truth:
+    """One row; see the module."""
+
+    name: str
+    step: Callable[[World, Change], Iterable[str]] = lambda world, change: ()
+    rest: Callable[[World], Iterable[str]] = lambda world: ()
+    gone: Callable[[World], Iterable[str]] = lambda world: ()
+
+
+# pods
+
+
+def one_life(world: World, change: Change) -> Iterator[str]:
+    if not (change.of(POD) and change.is_new and change.by == OPERATOR):
+        return
+    mine = _place(change.object)
+    alive = [each["metadata"]["name"] for each in world.server.every(POD) if _lives(world, each)]
+    same = [name for name in alive if _place(world.there(POD, name) or {}) == mine]
+    if mine and len(same) > 1:
+        yield f"{' and '.join(same)} live at once"
+
+
+def done_once(world: World, change: Change) -> Iterator[str]:
+    """A node whose work is done does not run again, as long as it is asked for."""
+    done: dict[tuple[str, str], set[int]] = world.memory.setdefault("done", {})
+    if change.of(JOBRESOURCE) and change.new:
+        uid, status = change.new["metadata"]["uid"], change.new.get("status") or {}
+        for role, text in status.get("completedIndexes", {}).items():
+            done.setdefault((uid, role), set()).update(_indexes(text))
+        for (of, role), indices in done.items():
+            if of == uid and not change.new["spec"].get("suspend"):
+                indices &= _indices(change.new, role)
+    if change.of(POD) and change.is_new and change.by == OPERATOR:
+        labels = change.object["metadata"].get("labels", {})
+        known = done.get((_owner(change.object), labels.get(LABEL_ROLE, "")), ())
+        if int(labels.get(LABEL_INDEX, -1)) in known:
+            yield f"{_name(change.object)} is made, and its node has succeeded"
+
+
+def within_size(world: World, change: Change) -> Iterator[str]:
+    """No pod is made for a node that its JobResource has not lately had."""
+    known: dict[str, list[tuple[float, Manifest]]] = world.memory.setdefault("sizes", {})
+    if change.of(JOBRESOURCE) and change.new:
+        known.setdefault(change.new["metadata"]["uid"], []).append((world.time, change.new))
+    if not (change.of(POD) and change.is_new and change.by == OPERATOR):
+        return
+    resource, labels = _resource_of(world, change.object), change.object["metadata"].get("labels", {})
+    role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX)
+    if resource is None or role == MASTER or index is None or _standin(change.object):
+        return
+    seen = known[resource["metadata"]["uid"]]
+    lately = [each for at, each in seen if at > world.time - LATE]
+    lately += [each for at, each in seen if at <= world.time - LATE][-1:]
+    if not any(int(index) in _indices(each, role) for each in lately):
+        yield f"{_name(change.object)} is made, and {role} has the nodes {sorted(_indices(resource, role))}"
+
+
+def over_is_over(world: World, change: Change) -> Iterator[str]:
+    """A job that has ended makes no pod, and never runs again."""
+    ended: dict[str, float] = world.memory.setdefault("ended", {})
+    if change.of(ELASTICJOB) and change.new and _is_over(change.new):
+        ended.setdefault(change.new["metadata"]["uid"], world.time)
+    if change.of(ELASTICJOB) and change.old and change.new and _is_over(change.old):
+        if _ends(change.old) != _ends(change.new):
+            yield f"{_name(change.object)} was {_ends(change.old)}, and is {_ends(change.new)}"
+    if change.of(POD) and change.is_new and change.by == OPERATOR and not world.lags:
+        resource = _resource_of(world, change.object)
+        since = ended.get(_owner(resource), world.time) if resource else world.time
+        if world.time - since > SOON:
+            yield f"{_name(change.object)} is made, and its job has been over for {world.time - since:.1f} s"
+
+
+# writers
+
+
+def own_objects(world: World, change: Change) -> Iterator[str]:
+    """The operator changes and deletes what is its own."""
+    if change.by != OPERATOR or change.old is None or change.resource in OURS or change.of(WORKLOAD):
+        return
+    about = change.old["metadata"]
+    owners = about.get("ownerReferences", ())
+    ours = any(each["kind"] in ("ElasticJob", "JobResource", "DIJob", "TrainingJob") for each in owners)
+    if not ours:
+        verb = "deletes" if change.new is None else "changes"
+        yield f"the operator {verb} {change.resource} {about['name']}, which is of others"
+
+
+def specs_are_users(world: World, change: Change) -> Iterator[str]:
+    """No program of ours writes what users ask for."""
+    if change.by != OPERATOR or not change.of(ELASTICJOB) or change.old is None or change.new is None:
+        return
+    if change.old["spec"] != change.new["spec"]:
+        yield f"the operator changes the spec of ElasticJob {_name(change.object)}"
+
+
+def plans_end_once(world: World, change: Change) -> Iterator[str]:
+    if not change.of(SCALEPLAN) or change.old is None or change.new is None:
+        return
+    before, after = _phase(change.old), _phase(change.new)
+    if before in OVER and after != before:
+        yield f"plan {_name(change.object)} was {before}, and is {after}"
+    if after == "Superseded" != before and _is_manual(change.new):
+        job, every = world.there(ELASTICJOB, _label(change.new)), world.of_job(SCALEPLAN, _label(change.new))
+        newer = [e for e in every if _age(e) > _age(change.new) and _phase(e) in ("Scaling", "Succeeded")]
+        if job and not _is_over(job) and newer and not any(map(_is_manual, newer)):
+            yield f"plan {_name(change.object)} of a user is superseded by {_name(newer[0])}"
+
+
+def _age(found: Manifest) -> tuple[str, int]:
+    return found["metadata"]["creationTimestamp"], int(found["metadata"]["uid"].rpartition("-")[2])
+
+
+def plan_at_once(world: World, change: Change) -> Iterator[str]:
+    """One plan is carried out at a time."""
+    if change.of(SCALEPLAN) and change.new and _phase(change.new) == "Scaling":
+        every = world.of_job(SCALEPLAN, _label(change.new))
+        found = sorted(_name(each) for each in every if _phase(each) == "Scaling")
+        if len(found) > 1:
+            yield f"plans {' and '.join(found)} are carried out at once"
+
+
+def status_goes_on(world: World, change: Change) -> Iterator[str]:
+    """What a status counts does not become less, and what it dates is not dated anew."""
+    if change.old is None or change.new is None or change.resource not in OURS or world.lags:
+        return
+    if change.old["metadata"]["uid"] != change.new["metadata"]["uid"]:
+        return
+    old, new, about = change.old.get("status") or {}, change.new.get("status") or {}, change.new["metadata"]
+    what = f"{change.resource.partition('.')[0]} {_name(change.object)}"
+    seen = new.get("observedGeneration", 0)
+    if seen < old.get("observedGeneration", 0) or seen > about.get("generation", 0):
+        yield f"{what}: observedGeneration was {old.get('observedGeneration')}, and is {seen}"
+    stays = not change.new["spec"].get("suspend") and seen == about.get("generation")
+    for field in ("startTime", "completionTime"):
+        if stays and old.get(field) and old[field] != new.get(field) and not old.get("phase") == "Suspended":
+            yield f"{what}: {field} was {old[field]}, and is {new.get(field)}"
+    if change.of(JOBRESOURCE):
+        yield from _facts(world, what, change.old, change.new)
+    before = {each["type"]: each for each in old.get("conditions", ())}
+    for each in new.get("conditions", ()):
+        known = before.get(each["type"], {})
+        if known.get("status") == each["status"] and known.get("lastTransitionTime") != each.get(
+            "lastTransitionTime"
+        ):
+            yield f"{what}: condition {each['type']} stays {each['status']}, with another time"
+
+
+def _facts(world: World, what: str, before: Manifest, after: Manifest) -> Iterator[str]:
+    """What is lost of the facts of nodes that stay."""
+    old, new = before.get("status") or {}, after.get("status") or {}
+    for role, known in old.get("completedIndexes", {}).items():
+        both = _indices(before, role) & _indices(after, role)
+        if lost := (_indexes(known) & both) - _indexes(new.get("completedIndexes", {}).get(role, "")):
+            yield f"{what}: {role} {sorted(lost)} had succeeded"
+    for role, counts in old.get("restarts", {}).items():
+        both = _indices(before, role) & _indices(after, role)
+        now = new.get("restarts", {}).get(role, {})
+        less = [index for index, many in counts.items() if int(index) in both and now.get(index, 0) < many]
+        if less and not _forgives(world, after):
+            yield f"{what}: restarts of {role} {', '.join(less)} are forgotten"
+
+
+def quotas(world: World, change: Change) -> Iterator[str]:
+    if change.resource in (WORKLOAD.resource, POD.resource) and world.server.every(WORKLOAD):
+        yield from quota.breaches(
+            [each for each in world.server.every(POD) if _counts(world, each)],
+            world.server.every(WORKLOAD),
+            world.kueue.cells().values(),
+            world.excused,
+        )
+
+
+def _counts(world: World, pod: Manifest) -> bool:
+    """Whether a pod is of a job in a queue, or of none of ours."""
+    job = world.there(ELASTICJOB, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
+    resource = _resource_of(world, pod)
+    mine = job and resource and _owner(resource) == job["metadata"]["uid"]
+    return bool(mine and job and _queued(world, job)) or quota.WORKLOAD_OF in pod["metadata"].get(
+        "annotations", {}
+    )
+
+
+def rounds_go_on(world: World, change: Change) -> Iterable[str]:
+    """The round in the status of a job never goes back."""
+    return went_back(change.old, change.new) if change.of(ELASTICJOB) and change.old and change.new else ()
+
+
+# where nothing happens any more
+
+
+def verdicts(world: World) -> Iterator[str]:
+    """A job ends as its master says."""
+    for name, (_, master) in world.masters.items():
+        job = world.there(ELASTICJOB, name)
+        if job and master.core and not world.of_job(POD, name) == [] and not job["spec"].get("suspend"):
+            yield from untrue_end(master.core.job, job)
+
+
+def as_asked(world: World) -> Iterator[str]:
+    """Each node of a JobResource has one pod that runs, or has done its work, or failed for good."""
+    for resource in world.server.every(JOBRESOURCE):
+        job = world.there(ELASTICJOB, _name(resource))
+        if job and (_is_over(job) or job["spec"].get("managedBy")):
+            continue
+        if "deletionTimestamp" in resource["metadata"]:
+            yield f"JobResource {_name(resource)} never goes"
+            continue
+        yield from _pods_of(world, resource)
+
+
+def _pods_of(world: World, resource: Manifest) -> Iterator[str]:
+    name = _name(resource)
+    if _blocked(resource):
+        return
+    every = [p for p in world.server.every(POD) if _owner(p) == resource["metadata"]["uid"]]
+    for role in resource["spec"].get("replicaResourceSpecs", {}):
+        failed = _indexes(resource.get("status", {}).get("failedIndexes", {}).get(role, ""))
+        mine = [p for p in every if p["metadata"]["labels"].get(LABEL_ROLE) == role and not _standin(p)]
+        alive = {int(p["metadata"]["labels"][LABEL_INDEX]) for p in mine if _lives(world, p)}
+        asked = _indices(resource, role)
+        if surplus := alive - asked:
+            yield f"JobResource {name}: {role} {sorted(surplus)} run, and {sorted(asked)} are asked for"
+        done = {int(each) for each in _completed(resource, role)}
+        if lacking := asked - alive - done - failed:
+            yield f"JobResource {name}: {role} {sorted(lacking)} do not run, and are asked for"
+
+
+def _blocked(resource: Manifest) -> bool:
+    """Whether its status says why it is not as the spec says: another's object has a name, or a queue."""
+    found = [c for c in resource.get("status", {}).get("conditions", ()) if c["type"] == "Ready"]
+    return any(
+        c["status"] == "False" and c["reason"] in ("NameTaken", "Refused", "WaitingForQuota") for c in found
+    )
+
+
+def told_truly(world: World) -> Iterator[str]:
+    """The status of each object is of its last generation, and counts what is there."""
+    for kind in (ELASTICJOB, JOBRESOURCE):
+        for each in world.server.every(kind):
+            status, about = each.get("status") or {}, each["metadata"]
+            if each["spec"].get("managedBy"):
+                continue
+            if status.get("observedGeneration") != about["generation"]:
+                yield f"{kind.name} {about['name']} is of generation {about['generation']}, its status of {status.get('observedGeneration')}"
+    for job in world.server.every(ELASTICJOB):
+        resource = world.there(JOBRESOURCE, _name(job))
+        if resource is None or _is_over(job):
+            continue
+        mine = [
+            p
+            for p in world.server.every(POD)
+            if _owner(p) == resource["metadata"]["uid"] and _lives(world, p)
+        ]
+        for role, told in job.get("status", {}).get("replicaStatuses", {}).items():
+            of_role = [p for p in mine if p["metadata"]["labels"].get(LABEL_ROLE) == role and not _standin(p)]
+            running = sum(
+                p["status"]["phase"] == "Running" and "deletionTimestamp" not in p["metadata"]
+                for p in of_role
+            )
+            if role != MASTER and told.get("active", 0) != running:
+                yield f"ElasticJob {_name(job)}: status counts {told.get('active', 0)} of {role}, {running} run"
+
+
+def plans_are_over(world: World) -> Iterator[str]:
+    """No plan of a job waits for ever without a word."""
+    for plan in world.server.every(SCALEPLAN):
+        job = world.there(ELASTICJOB, plan["spec"]["ownerJob"])
+        resource = world.there(JOBRESOURCE, plan["spec"]["ownerJob"])
+        if job is None or resource is None or _blocked(resource):
+            continue
+        waits = job["spec"].get("suspend") or _queued(world, job) or job["spec"].get("managedBy")
+        if _phase(plan) not in OVER and not waits and not _unplaced(world, job):
+            yield f"plan {_name(plan)} is {_phase(plan) or 'not looked at'}"
+
+
+def last_word(world: World) -> Iterator[str]:
+    """Where no plan came later, a job has the size that its user asked for last."""
+    for job in world.server.every(ELASTICJOB):
+        resource = world.there(JOBRESOURCE, _name(job))
+        if (
+            resource is None
+            or _is_over(job)
+            or _queued(world, job)
+            or resource["spec"].get("replicas") is not None
+        ):
+            continue
+        for role, asked in job["spec"]["replicaSpecs"].items():
+            placed = resource["spec"].get("replicaResourceSpecs", {}).get(role)
+            least, most = _bounds(asked)
+            size = (placed or {}).get("replicas")
+            if (
+                role not in (MASTER, "master")
+                and size is not None
+                and not least <= size <= most
+                and not job["spec"].get("suspend")
+            ):
+                yield f"ElasticJob {_name(job)}: {role} has {size} nodes, its bounds are {least} and {most}"
+
+
+def queued_rightly(world: World) -> Iterable[str]:
+    return story.at_rest(world) if world.server.every(WORKLOAD) else ()
+
+
+def nothing_is_left(world: World) -> Iterator[str]:
+    """After the deletion of what users have made nothing is left of it."""
+    kept = {kind.resource for kind in (NODE, EVENT, LEASE)} | world.standing
+    for resource, found in world.server.objects.items():
+        if resource not in kept:
+            for each in found.values():
+                if not each["metadata"].get("labels", {}).get("foreign"):
+                    yield f"{resource} {_name(each)} is left, {each['metadata'].get('finalizers') or 'without finalizers'}"
+
+
+TRUTHS: Final = (
+    Truth("one-life", one_life),
+    Truth("done-once", done_once),
+    Truth("within-size", within_size),
+    Truth("over-is-over", over_is_over),
+    Truth("own-objects", own_objects),
+    Truth("specs-are-users", specs_are_users),
+    Truth("plans-end-once", plans_end_once),
+    Truth("plan-at-once", plan_at_once),
+    Truth("status-goes-on", status_goes_on),
+    Truth("quotas", quotas),
+    Truth("rounds-go-on", rounds_go_on),
+    Truth("verdicts", rest=verdicts),
+    Truth("as-asked", rest=as_asked),
+    Truth("told-truly", rest=told_truly),
+    Truth("plans-are-over", rest=plans_are_over),
+    Truth("last-word", rest=last_word),
+    Truth("queued-rightly", rest=queued_rightly),
+    Truth("nothing-is-left", gone=nothing_is_left),
+)
+
+
+# reading objects
+
+
+def _name(found: Manifest) -> str:
+    return str(found["metadata"]["name"])
+
+
+def _label(found: Manifest) -> str:
+    return str(found["spec"].get("ownerJob", ""))
+
+
+def _phase(found: Manifest) -> str:
+    return str((found.get("status") or {}).get("phase") or "")
+
+
+def _is_manual(plan: Manifest) -> bool:
+    return (
+        bool(plan["spec"].get("manualScaling"))
+        or plan["metadata"].get("labels", {}).get(LABEL_SCALE_TYPE) == "manual"
+    )
+
+
+def _place(pod: Manifest) -> tuple[str, str, str] | None:
+    """Whose node a pod is: the uid of the owner, role and index."""
+    labels = pod.get("metadata", {}).get("labels", {})
+    if LABEL_INDEX not in labels or LABEL_ROLE not in labels:
+        return None
+    return _owner(pod), labels[LABEL_ROLE], labels[LABEL_INDEX]
+
+
+def _owner(found: Manifest) -> str:
+    owners = found["metadata"].get("ownerReferences", ())
+    return next((str(each["uid"]) for each in owners if each.get("controller")), "")
+
+
+def _lives(world: World, pod: Manifest) -> bool:
+    """Whether the program of a pod runs or may run: on a machine that is there, or on none yet."""
+    machine = pod["spec"].get("nodeName")
+    return pod["status"]["phase"] not in ENDED and (not machine or world.there(NODE, machine) is not None)
+
+
+def _standin(pod: Manifest) -> bool:
+    """Whether a pod is of a spare, or of a node that stands in for another."""
+    return STANDS_IN in pod["metadata"].get("annotations", {})
+
+
+def _resource_of(world: World, pod: Manifest) -> Manifest | None:
+    found = world.there(JOBRESOURCE, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
+    return found if found and found["metadata"]["uid"] == _owner(pod) else None
+
+
+def _role(world: World, resource: Manifest, role: str) -> Manifest:
+    job = world.there(ELASTICJOB, _name(resource))
+    found: Manifest = job["spec"]["replicaSpecs"].get(role, {}) if job else {}
+    return found
+
+
+def _indices(resource: Manifest, role: str) -> set[int]:
+    """The indices of the nodes of a role that should run."""
+    asked = resource["spec"].get("replicaResourceSpecs", {}).get(role, {})
+    return set() if resource["spec"].get("suspend") else {*Places.model_validate(asked).indices}
+
+
+def _indexes(text: str) -> set[int]:
+    ends = (part.partition("-") for part in text.split(",") if part)
+    return {index for first, _, last in ends for index in range(int(first), int(last or first) + 1)}
+
+
+def _completed(resource: Manifest, role: str) -> set[str]:
+    text = resource.get("status", {}).get("completedIndexes", {}).get(role, "")
+    return {str(each) for each in _indexes(text)}
+
+
+def _is_over(job: Manifest) -> bool:
+    return is_true(job, "Complete") or is_true(job, "Failed")
+
+
+def _ends(job: Manifest) -> str:
+    return "Complete" if is_true(job, "Complete") else "Failed" if is_true(job, "Failed") else "running"
+
+
+def _forgives(world: World, resource: Manifest) -> bool:
+    job = world.there(ELASTICJOB, _name(resource))
+    return bool(job and job["spec"].get("runPolicy", {}).get("forgiveRestartsAfterSeconds"))
+
+
+def _queued(world: World, job: Manifest) -> bool:
+    return "kueue.x-k8s.io/queue-name" in job["metadata"].get("labels", {})
+
+
+def _unplaced(world: World, job: Manifest) -> bool:
+    return any(p["status"]["phase"] == "Pending" for p in world.of_job(POD, _name(job)))
+
+
+def _bounds(role: Manifest) -> tuple[int, int]:
+    size = role.get("replicas") or 0
+    return int(role.get("minReplicas") or 0), int(role.get("maxReplicas") or size or 1 << 30)

@@ -1,0 +1,402 @@
+"""The whole control plane in virtual time, with one seed: objects, machines, programs, and what breaks them.
+
+A delay or a place is drawn from the seed and the name of what it is for. So a fault shifts no later draws,
+and two histories that differ in one line differ in what follows from that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from elasticjob.api.resources import Amount
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.controllers.parts.names import MASTER
+from elasticjob.kube.errors import KubeError
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import NODE, POD
+from elasticjob.master.state.job import Job
+from lab.simulation.agent import Agent
+from lab.simulation.autoscaler import Looks
+from lab.simulation.brain import Brain
+from lab.simulation.connection import Connection, Strike, Write
+from lab.simulation.history import History
+from lab.simulation.master import Master
+from lab.simulation.trained import unsound
+from lab.simulation.truths import Change, Truth
+from lab.virtual import cluster, pods
+from lab.virtual.admission import Admission
+from lab.virtual.cluster import TEAM
+from lab.virtual.loop import LoopClock
+from lab.virtual.operator import Operator
+from lab.virtual.server import Instant, Verbs
+
+SECONDS: Final = "SECONDS"
+EXIT: Final = "EXIT"
+"""Variables of a container that ends by itself: after how long, and with which code."""
+USER: Final = "user"
+BRAIN: Final = "brain"
+OURS: Final = ("operator", BRAIN)
+TRAINS: Final = "simulation/trains"
+"""The annotation of a job of which masters and agents are programs."""
+ENDLESS: Final = 100_000
+ENDED: Final = ("Succeeded", "Failed")
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+
+
+class Clock(LoopClock):
+    """The clock of one machine, which may be set."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+@dataclass
+class Process:
+    """A program that runs, and its connection."""
+
+    program: Any
+    connection: Connection
+
+    def kill(self) -> None:
+        """End it at once: what it has under way has no effect any more."""
+        self.connection.dead = True
+        self.program.stop()
+
+
+@dataclass
+class World(cluster.World):
+    """Everything. `history` has the seed, `truths` are looked at with each change."""
+
+    history: History = field(default_factory=lambda: History(0))
+    truths: tuple[Truth, ...] = ()
+    written: list[Write] = field(default_factory=list)
+    """Each write, in its order."""
+    strikes: dict[tuple[str, int], Strike] = field(default_factory=dict)
+    """What befalls the write of a program and number."""
+    records: Any = None
+    """What Brain has written; made where it starts."""
+    passes: int = 0
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What truths remember, by their names."""
+    last: float = 0.0
+    """When one of our programs wrote, or something changed that is no status."""
+    standing: frozenset[str] = frozenset()
+    """The resources of which objects are there from the beginning."""
+    _lags: float = 0.0
+    brain: Process | None = None
+    masters: dict[str, tuple[str, Master]] = field(default_factory=dict)
+    """By the job: the uid of the master's pod, and the program."""
+    agents: dict[str, tuple[str, Agent]] = field(default_factory=dict)
+    """By the pod."""
+    looks: list[Looks] = field(default_factory=list)
+    """Autoscalers, and tools that apply what git has."""
+    _process: Process | None = None
+    _others: list[Process] = field(default_factory=list)
+    _numbers: Counter[str] = field(default_factory=Counter)
+    _connections: dict[str, Connection] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, history: History, truths: tuple[Truth, ...]) -> World:
+        return cls(Random(history.seed), history=history, truths=truths)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.server.chance = None
+        self.server.admission = Admission(Instant(self.server))
+        self._checks = False  # quotas are a truth among others
+        self.clock = Clock()
+        self.standing = frozenset(self.server.objects)
+
+    def drawn(self, *about: object) -> Random:
+        """Return what is drawn from for one thing."""
+        return Random(f"{self.history.seed} {about}")
+
+    def _later(self, least: float, most: float, call: Callable[..., object], *given: Any) -> None:
+        delay = self.drawn(call.__name__, *given).uniform(least, most)
+        asyncio.get_running_loop().call_later(delay, call, *given)
+
+    # programs
+
+    @property
+    def user(self) -> Verbs:
+        return self.connection(USER)
+
+    def connection(self, program: str) -> Connection:
+        """Return the connection of a program that nobody kills."""
+        if program not in self._connections:
+            self._connections[program] = Connection(self.server, program, self, self.history.seed)
+        return self._connections[program]
+
+    def start(self, behind: int = 0, seconds: float = 0.0) -> None:
+        """The operator starts, or the next one leads; its first lists may be old."""
+        connection = Connection(self.server, "operator", self, self.history.seed + self._numbers["starts"])
+        self._numbers["starts"] += 1
+        chance = self.drawn("operator", self._numbers["starts"])
+        self.operator = Operator(connection, chance, self.has_workloads, self.clock, behind, seconds)
+        self._process = Process(self.operator, connection)
+
+    def crash(self, back: float = 1.0, behind: int = 0) -> None:
+        """The operator is killed, and another one starts."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._end(self._process)
+        asyncio.get_running_loop().call_later(back, self._starts_again, behind)
+
+    def _starts_again(self, behind: int) -> None:
+        if self._process is None:
+            self.start(behind, 2.0 if behind else 0.0)
+
+    def _end(self, process: Process) -> None:
+        self.passes += process.program.passes
+        if process is self._process:
+            self._process = self.operator = None
+
+    def depose(self, seconds: float) -> None:
+        """The leader's process is stopped, and another leads; it goes on later, when its lease has passed.
+
+        What it had under way then is written all the same, and nothing else.
+        """
+        process = self._process
+        if process is None:
+            return
+        self.lag(seconds)
+        process.connection.paused = asyncio.Event()
+        process.program.deafen()
+        self._others.append(process)
+        self._process = None
+        self.start()
+        asyncio.get_running_loop().call_later(seconds, self._goes_on, process)
+
+    def _goes_on(self, process: Process) -> None:
+        paused, process.connection.paused, process.connection.fenced = process.connection.paused, None, True
+        if paused:
+            paused.set()
+        asyncio.get_running_loop().call_later(1.0, self._leaves_for_good, process)
+
+    def _leaves_for_good(self, process: Process) -> None:
+        if process in self._others:
+            self._others.remove(process)
+            process.connection.dead = True
+            process.program.cancel()
+            self._end(process)
+
+    def start_brain(self) -> None:
+        """Brain starts; what it has written before it finds again."""
+        self._numbers["brains"] += 1
+        connection = Connection(self.server, BRAIN, self, self.history.seed)
+        chance = self.drawn(BRAIN, self._numbers["brains"])
+        self.brain = Process(Brain(connection, chance, self.records, clock=LoopClock()), connection)
+
+    def crash_brain(self, back: float) -> None:
+        if self.brain:
+            self.brain.kill()
+            self._end(self.brain)
+            self.brain = None
+            self.at(back, self.start_brain)
+
+    def close(self) -> None:
+        """End all programs."""
+        for look in self.looks:
+            look.stop()
+        for pod in self.server.every(POD):
+            for program in self._programs(pod):
+                program.kill(silently=True)
+        if self.brain:
+            self.brain.kill()
+            self._end(self.brain)
+        for process in self._others:
+            process.connection.dead = True
+            process.program.cancel()
+        if self._process:
+            self._process.kill()
+            self._end(self._process)
+
+    # the book of writes
+
+    def enter(self, program: str, controller: str, verb: str, kind: str, name: str) -> Write:
+        self._numbers[program] += 1
+        write = Write(program, self._numbers[program], controller, verb, kind, name)
+        self.written.append(write)
+        return write
+
+    def struck(self, write: Write) -> Strike | None:
+        return self.strikes.pop((write.program, write.number), None)
+
+    # what follows from each change
+
+    def _heard(self, resource: str, old: Manifest | None, new: Manifest | None) -> None:
+        super()._heard(resource, old, new)
+        writer = self.server.writer
+        if writer in OURS or not (_is_status(old, new) or writer.startswith("master")):
+            self.last = self._now
+        change = Change(self.server.writer, resource, old, new)
+        for truth in self.truths:
+            for sentence in truth.step(self, change):
+                self.breaks(f"{truth.name}: {sentence}")
+
+    # machines
+
+    def _starts(self, name: str, uid: str) -> None:
+        pod = self._pod(name, uid)
+        if pod is None or pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
+            return
+        if not (machines := self._with_room(pod)):
+            self._unschedulable(pod)
+            asyncio.get_running_loop().call_later(1.5, self._starts, name, uid)
+            return
+        chosen = self.drawn("place", name, uid).choice(machines)
+        pod = pods.start(self.server, pod, chosen["metadata"]["name"])
+        self.runs(pod)
+
+    def _with_room(self, pod: Manifest) -> list[Manifest]:
+        """The machines on which a pod can be: there is room, and no taint."""
+        used = Counter[str]()
+        for each in self.server.every(POD):
+            if each["status"]["phase"] in ("Pending", "Running"):
+                used[each["spec"].get("nodeName", "")] += _cpu(each)
+        return [
+            each
+            for each in self.server.every(NODE)
+            if not each.get("spec", {}).get("unschedulable")
+            and used[each["metadata"]["name"]] + _cpu(pod) <= 1000 * int(each["status"]["allocatable"]["cpu"])
+        ]
+
+    def _unschedulable(self, pod: Manifest) -> None:
+        why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0 nodes fit"}
+        self.server.change(POD, pod, status={**pod["status"], "conditions": [why]})
+
+    def runs(self, pod: Manifest) -> None:
+        """The container of a pod has started."""
+        about, labels = pod["metadata"], pod["metadata"].get("labels", {})
+        name, uid, job = about["name"], about["uid"], labels.get(LABEL_JOB, "")
+        main = pod["spec"]["containers"][0]
+        given = {each["name"]: each.get("value", "") for each in main.get("env") or ()}
+        seconds, code = float(given.get(SECONDS) or 0), int(given.get(EXIT) or 0)
+        if not self._trains(job):
+            if seconds:
+                self.at(seconds, self._ends, name, uid, code)
+        elif labels.get(LABEL_ROLE) == MASTER:
+            connection = Connection(self.server, f"master {uid}", self, self.history.seed)
+            ended = partial(self._ends, name, uid)
+            master = Master(connection, LoopClock(), TEAM, job, name, ended, self._judge)
+            self.masters[job] = uid, master
+            master.start()
+        else:
+            steps = int(seconds) or ENDLESS
+            ended, chance = partial(self._ends, name, uid), self.drawn("agent", name, uid)
+            agent = Agent(pod, self.master_of, LoopClock(), chance, ENDLESS if code else steps, ended)
+            self.agents[name] = uid, agent
+            agent.start()
+            if code:
+                self.at(seconds, agent.fail, code)
+
+    def _trains(self, job: str) -> bool:
+        """Whether masters and agents of a job are programs; else their pods only run."""
+        found = self.there(ELASTICJOB, job)
+        return bool(found and found["metadata"].get("annotations", {}).get(TRAINS))
+
+    def master_of(self, job: str) -> Master | None:
+        """The newest master of a job, which may be gone."""
+        return self.masters[job][1] if job in self.masters else None
+
+    def _judge(self, before: Job, after: Job) -> None:
+        for sentence in unsound(before, after):
+            self.breaks(f"training: {sentence}")
+
+    def _programs(self, pod: Manifest) -> Iterator[Master | Agent]:
+        about = pod["metadata"]
+        job = about.get("labels", {}).get(LABEL_JOB, "")
+        for uid, program in (self.masters.get(job, ("", None)), self.agents.get(about["name"], ("", None))):
+            if program and uid == about["uid"]:
+                yield program
+
+    def _pod_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        super()._pod_changed(old, new)
+        leaves = new and "deletionTimestamp" in new["metadata"]
+        if leaves and old and new and "deletionTimestamp" not in old["metadata"]:
+            for program in self._programs(new):
+                program.stop()
+        if old and (new is None or (new["status"]["phase"] in ENDED and old["status"]["phase"] not in ENDED)):
+            machine = old["spec"].get("nodeName", "")
+            for program in self._programs(old):
+                program.kill(silently=self.there(NODE, machine) is None)
+
+    def lose(self, machine: str) -> None:
+        super().lose(machine)
+        for pod in self.server.every(POD):
+            if pod["spec"].get("nodeName") == machine:
+                for program in self._programs(pod):
+                    program.kill(silently=True)
+
+    def _ends(self, name: str, uid: str, code: int, message: str = "") -> None:
+        pod = self._pod(name, uid)
+        if pod and pod["status"]["phase"] == "Running" and self.there(NODE, pod["spec"]["nodeName"]):
+            pods.end(self.server, pod, code, message=message)
+
+    # reading
+
+    def jobs(self) -> list[Manifest]:
+        """The jobs in queues."""
+        return [each for each in super().jobs() if QUEUE_LABEL in (each["metadata"].get("labels") or {})]
+
+    @property
+    def time(self) -> float:
+        """The virtual seconds since the beginning."""
+        return self._now
+
+    @property
+    def lags(self) -> bool:
+        """Whether the operator may see less than its own writes, or an older operator writes."""
+        return self.time < self._lags
+
+    def lag(self, seconds: float) -> None:
+        """The operator sees less than usual for a while, and acts on it."""
+        self._lags = max(self._lags, self.time + seconds + 8.0)
+
+    def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
+        """Call something so many seconds later."""
+        asyncio.get_running_loop().call_later(seconds, call, *given)
+
+    def of_job(self, kind: Kind[Any], job: str) -> list[Manifest]:
+        """The objects of a kind that belong to a job, by its label."""
+        every = self.server.every(kind)
+        return [each for each in every if (each["metadata"].get("labels") or {}).get(LABEL_JOB) == job]
+
+    def names(self, kind: Kind[Any] = ELASTICJOB) -> list[str]:
+        return sorted(each["metadata"]["name"] for each in self.server.every(kind))
+
+    async def tries(self, sentence: str, ask: Any) -> None:
+        """Await what a user asks the server; a refusal is told, as to a user."""
+        self.note(f"--- {sentence}")
+        try:
+            await ask
+        except KubeError as error:
+            self.note(f"    refused: {error}")
+
+
+def _is_status(old: Manifest | None, new: Manifest | None) -> bool:
+    if old is None or new is None:
+        return False
+    return all(old.get(part) == new.get(part) for part in ("spec", "data")) and all(
+        old["metadata"].get(part) == new["metadata"].get(part) for part in ("deletionTimestamp", "labels")
+    )
+
+
+def _cpu(pod: Manifest) -> int:
+    """The thousandths of cores that a pod asks for."""
+    asked = (
+        each.get("resources", {}).get("requests", {}).get("cpu", "0") for each in pod["spec"]["containers"]
+    )
+    return sum(int(Amount.parse(each).value * 1000) for each in asked)

@@ -1,0 +1,162 @@
+"""Brain, an autoscaler and a tool that applies what git has, in virtual time beside the operator."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.views import POD
+from lab.simulation import kinds
+from lab.simulation.autoscaler import HPA, GitOps
+from lab.simulation.brain import QUICK, SHARING, Brain
+from lab.simulation.records import records
+from lab.virtual.cluster import TEAM, World
+from lab.virtual.loop import run
+from lab.virtual.server import Verbs
+
+A: Final = Key(TEAM, "a")
+WORKERS: Final = "spec/replicaSpecs/worker/replicas"
+
+
+class Mortal(Verbs):
+    """The connection of a Brain that dies beside its first create of a plan."""
+
+    def __init__(self, world: World, when: str) -> None:
+        self.server, self.when, self.dies = world.server, when, asyncio.Event()
+        self._writes = False
+
+    async def asked(self, verb: str, kind: Kind[Any], name: str) -> None:
+        self._writes = (verb, kind.name) == ("create", SCALEPLAN.name)
+        await self._die("before")
+
+    async def answered(self) -> None:
+        await self._die("after")
+
+    async def _die(self, when: str) -> None:
+        if self._writes and self.when == when and not self.dies.is_set():
+            self.dies.set()
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_brain_that_dies_beside_its_write_plans_once(when: str) -> None:
+    async def play(world: World) -> None:
+        store, mortal = await records(), Mortal(world, when)
+        first = Brain(mortal, Random(1), store, SHARING)
+        world.add(ELASTICJOB, kinds.job("a", mode="cluster"))
+        await mortal.dies.wait()
+        first.stop()
+        assert len(world.server.every(SCALEPLAN)) == (when == "after")
+        await asyncio.sleep(2)
+        second = Brain(world.server, Random(2), store, SHARING)
+        await asyncio.sleep(20)
+        second.stop()
+        [plan] = world.server.every(SCALEPLAN)
+        assert (plan["spec"]["replicaResourceSpecs"], plan["status"]["phase"]) == (
+            {"worker": {"replicas": 4}},
+            "Succeeded",
+        )
+        [kept] = await store.decisions_of(plan["metadata"]["ownerReferences"][0]["uid"])
+        assert (kept.plan, kept.outcome) == (plan["metadata"]["name"], "Succeeded")
+        assert len(world.server.every(POD)) == 4
+
+    run(beside_the_operator(play))
+
+
+def test_brain_grows_a_job_whose_master_reports_its_speed() -> None:
+    async def play(world: World) -> None:
+        brain = Brain(world.server, Random(1), await records(), QUICK)
+        made = kinds.job("a", strategy="AllreduceStrategy", mode="cluster", workers=0)
+        world.add(ELASTICJOB, made)
+        world.add(SCALEPLAN, kinds.plan("a-start", "a", workers=2, manual=False))
+        reports = asyncio.create_task(report_speed(world, "a"))
+        await asyncio.sleep(30)
+        reports.cancel()
+        brain.stop()
+        [plan] = [each for each in world.server.every(SCALEPLAN) if "-brain-" in each["metadata"]["name"]]
+        assert plan["spec"]["reason"] == "worker-growth: 2 at 20/s: 4 are tried, to see whether it pays"
+        assert plan["status"]["phase"] == "Succeeded"
+
+    run(beside_the_operator(play))
+
+
+def test_an_autoscaler_and_git_come_to_rest_beside_each_other() -> None:
+    async def play(world: World) -> None:
+        clock = world.server.clock
+        git = GitOps(world.server, clock)
+        scaler = HPA(world.server, clock, Random(1), JOBRESOURCE, A, 1, 4)
+        git.commit(ELASTICJOB, kinds.job("a", most=6))
+        git.start()
+        scaler.start()
+        await asyncio.sleep(60)
+        version = world.server.version
+        await asyncio.sleep(120)
+        assert world.server.version == version
+        wanted = scaler.wanted(2)
+        assert wanted != 2  # what git says
+        assert resource(world)["spec"]["replicas"] == wanted == len(world.server.every(POD))
+
+        world.change_workers("a", maxReplicas=5)
+        await asyncio.sleep(10)
+        assert job(world)["spec"]["replicaSpecs"]["worker"]["maxReplicas"] == 6  # healed
+        git.remove(ELASTICJOB, A)
+        await asyncio.sleep(60)
+        world.server.collect()
+        assert not world.there(ELASTICJOB, "a")
+        git.stop()
+        scaler.stop()
+
+    run(beside_the_operator(play))
+
+
+def test_a_training_job_of_paddle_runs_as_a_job() -> None:
+    async def play(world: World) -> None:
+        world.add(TRAININGJOB, kinds.training("a"))
+        await asyncio.sleep(10)
+        made, found = job(world), world.there(TRAININGJOB, "a")
+        assert found
+        assert made["metadata"]["ownerReferences"][0]["uid"] == found["metadata"]["uid"]
+        assert found["status"]["phase"] == "running"
+
+    run(beside_the_operator(play))
+
+
+async def beside_the_operator(play: Any) -> None:
+    world = World(Random(1))
+    world.start()
+    await play(world)
+    await world.kill()
+
+
+async def report_speed(world: World, name: str) -> None:
+    """Write each second what a master does: a job with twice the workers trains twice as fast."""
+    while True:
+        await asyncio.sleep(1)
+        found = world.there(ELASTICJOB, name) or {}
+        if active := found.get("status", {}).get("replicaStatuses", {}).get("worker", {}).get("active"):
+            training = {
+                "worldSize": active,
+                "stepsPerSecond": 1.0 * active,
+                "samplesPerSecond": 10.0 * active,
+            }
+            world.server.change(ELASTICJOB, found, status={**found["status"], "training": training})
+
+
+def job(world: World) -> Manifest:
+    found = world.there(ELASTICJOB, "a")
+    assert found
+    return found
+
+
+def resource(world: World) -> Manifest:
+    found = world.there(JOBRESOURCE, "a")
+    assert found
+    return found
