@@ -18,6 +18,7 @@ from elasticjob.master.state.job import Job
 from lab.simulation.agent import Agent
 from lab.simulation.master import Master
 from lab.simulation.trained import round_of, unsound, untrue_end, went_back
+from lab.simulation.training import Training
 from lab.virtual import cluster, loop
 from lab.virtual import pods as kubelet
 from lab.virtual.server import Server
@@ -30,11 +31,11 @@ class Scene:
     """A job, its pods put by hand, the programs in them, and what is wrong."""
 
     def __init__(self, workers: int = 3, least: int = 1, steps: int = 20) -> None:
-        self.server, self.steps = Server(loop.LoopClock()), steps
+        self.server, self.wrong = Server(loop.LoopClock()), list[str]()
+        self.training = Training(steps, self.wrong.append)
         made = cluster.job(JOB, "", workers, least, workers, master=True)
         self.server.put(ELASTICJOB, {**made, "metadata": {"name": JOB, "namespace": SPACE}})
         self.server.listen(self._look)
-        self.wrong: list[str] = []
         self.agents: dict[str, Agent] = {}
         self.words: dict[str, Any] = {}
         self.lead()
@@ -60,7 +61,7 @@ class Scene:
             kubelet.end(self.server, self.server.lookup(POD, name, SPACE), code)
 
         self.agents[name] = Agent(
-            pod, lambda _: self.master, self.server.clock, Random(name), self.steps, ended
+            pod, lambda _: self.master, self.server.clock, Random(name), self.training, ended
         )
         self.agents[name].start()
 
