@@ -9,6 +9,7 @@ from random import Random
 from typing import Final, TypeVar
 
 import aiohttp
+import msgspec
 
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Report
@@ -30,7 +31,7 @@ from elasticjob.trainer.agent.shell.reports import EVERY
 from elasticjob.trainer.agent.shell.tasks import Tasks
 from elasticjob.trainer.link.master import REJECTIONS, SLACK, MasterClient, MasterError, Rejected
 from lab.simulation.master import Master, loudly
-from lab.simulation.training import Training, Worker
+from lab.simulation.training import PORT, Training, Worker
 
 Answer = TypeVar("Answer")
 GRACE: Final = 30.0  # seconds that Kubernetes gives a pod which asks for none
@@ -86,7 +87,8 @@ class Agent:
         self._line = Line(lambda: master_of(job), chance)
         grace = float(pod["spec"].get("terminationGracePeriodSeconds", GRACE))
         terms = Terms(node, role, index, f"{chance.getrandbits(64):016x}", address, 1, 0, grace, in_pod=True)
-        self._driver = Driver(Group(terms, Recovery.IN_PROCESS), self._do)
+        recovery = Recovery.RESTART if training.plain else Recovery.IN_PROCESS
+        self._driver = Driver(Group(terms, recovery, warm=True), self._do)
         self._tasks = Tasks(self._driver.emit)
         self._membership = Membership(
             Settings(place, Script("train.py")),
@@ -118,7 +120,7 @@ class Agent:
         """End it now. The master sees its connection cut, unless its machine is gone."""
         self._line.cut(silently=silently)
         for worker in self._workers.values():
-            worker.end()
+            worker.vanish(silently=silently)
         if self._task:
             self._task.cancel()
 
@@ -153,9 +155,11 @@ class Agent:
 
     def _do(self, action: Action) -> None:
         match action:
-            case actions.Spawn(slot=slot):
+            case actions.Spawn(slot=slot, enter=enter):
                 starts = self._chance.uniform(0.1, 1.0)
-                self._workers[slot] = Worker(self._driver.emit, slot, self._clock, self._training, starts)
+                self._workers[slot] = Worker(
+                    self._driver.emit, slot, self._clock, self._training, starts, enter
+                )
             case actions.Signal(slot=slot, number=number):
                 self._workers[slot].signal(number)
             case actions.Tell(slot=slot, message=message):
@@ -163,7 +167,7 @@ class Agent:
             case actions.Report(request=request):
                 self._membership.tell(request)
             case actions.Ask(join=join):
-                self._membership.ask(join, files=0)
+                self._membership.ask(join and msgspec.structs.replace(join, port=PORT), files=0)
             case actions.Save():
                 self._driver.emit(LastSave())
             case actions.SendProgress():

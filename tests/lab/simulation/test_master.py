@@ -30,9 +30,9 @@ JOB, SPACE = "digits", cluster.TEAM
 class Scene:
     """A job, its pods put by hand, the programs in them, and what is wrong."""
 
-    def __init__(self, workers: int = 3, least: int = 1, steps: int = 20) -> None:
+    def __init__(self, workers: int = 3, least: int = 1, steps: int = 20, *, plain: bool = False) -> None:
         self.server, self.wrong = Server(loop.LoopClock()), list[str]()
-        self.training = Training(steps, self.wrong.append)
+        self.training = Training(steps, self.wrong.append, plain=plain)
         made = cluster.job(JOB, "", workers, least, workers, master=True)
         self.server.put(ELASTICJOB, {**made, "metadata": {"name": JOB, "namespace": SPACE}})
         self.server.listen(self._look)
