@@ -198,3 +198,20 @@ def test_no_round_is_counted_twice_where_the_status_is_newer_than_the_snapshot()
         assert round_of(scene.job) == 3
 
     play(story())
+
+
+def test_a_member_that_is_lost_with_the_master_of_an_unsaved_world_stops_no_other() -> None:
+    async def story() -> None:
+        scene = Scene(steps=1000)
+        full = ServerError(500, "InternalError", "etcdserver: no space")
+        scene.server.fault = lambda verb, kind, _: full if (verb, kind) == ("apply", CONFIG_MAP) else None
+        await scene.until(lambda: scene.size == 3, "all train")
+        scene.agents["digits-worker-2"].kill(silently=True)
+        scene.master.kill(silently=True)
+        await asyncio.sleep(3)
+        scene.server.remove(POD, scene.server.lookup(POD, "digits-worker-2", SPACE), grace=0)
+        scene.lead(relaunch=1)
+        before = scene.training.step
+        await scene.until(lambda: scene.training.step > before + 3, "the others train on", 90)
+
+    play(story())
