@@ -38,7 +38,8 @@ class Training:
     def __init__(self, steps: int, breaks: Callable[[str], object], *, plain: bool = False) -> None:
         """`breaks` hears what no worlds of one job may do."""
         self.steps, self.step, self.plain = steps, 0, plain
-        self._breaks, self._round = breaks, 0
+        self._breaks = breaks
+        self._last: list[Worker] = []
         self._there: dict[int, list[Worker]] = {}
         self._broken = set[int]()
 
@@ -52,9 +53,9 @@ class Training:
         if len(there) < worker.size:
             return
         del self._there[worker.round]
-        if worker.round < self._round:
-            self._breaks(f"round {worker.round} makes a step after one of round {self._round}")
-        self._round, self.step = worker.round, max(self.step, min(self.step + 1, self.steps))
+        if later := [each.round for each in self._last if each.round > worker.round and not each.is_over]:
+            self._breaks(f"round {worker.round} makes a step beside round {later[0]}")
+        self._last, self.step = there, max(self.step, min(self.step + 1, self.steps))
         is_over = any(each.interrupted for each in there)
         for each in there:
             each.advance(self.step, self.steps, is_over=is_over)
@@ -87,7 +88,7 @@ class Worker:
         """It takes `starts` seconds to start: into its world if it is plain."""
         self._emit, self._slot, self._clock, self._training = emit, slot, clock, training
         self.round, self.size = (enter.round, enter.size) if enter else (0, 0)
-        self.interrupted = self._is_over = False
+        self.interrupted = self.is_over = False
         self._timer: Timer = clock.call_later(starts, self._make_a_step if enter else self._be_ready)
 
     def tell(self, message: FromAgent) -> None:
@@ -126,13 +127,13 @@ class Worker:
 
     def exit(self, code: int, message: str = "RuntimeError: told to") -> None:
         """End, by a signal if the code is negative."""
-        if not self._is_over:
+        if not self.is_over:
             self.vanish(silently=code == 0)
             self._emit(ProcessEnd(self._slot, code, message if code > 0 else ""))
 
     def vanish(self, *, silently: bool) -> None:
         """End without a word to the agent; `silently`: without one to its peers, too."""
-        self._is_over = True
+        self.is_over = True
         self._stop()
         if not silently:
             self._training.reset(self)
@@ -150,7 +151,7 @@ class Worker:
     def _next(self, seconds: float, call: Callable[[], object]) -> None:
         """Do this next, in the place of whatever else would be done."""
         self._stop()
-        if not self._is_over:
+        if not self.is_over:
             self._timer = self._clock.call_later(seconds, call)
 
     def _stop(self) -> None:
