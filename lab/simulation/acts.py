@@ -179,7 +179,7 @@ async def again(world: World, job: str, **given: Value) -> None:
 async def plan(world: World, job: str, workers: int, manual: str, cpu: int = 0) -> None:
     """An optimizer, or a user, writes a ScalePlan."""
     size: Manifest = {"replicas": workers} | ({"resource": {"cpu": str(cpu)}} if cpu else {})
-    name = f"{job}-plan-{world.server.version}"
+    name = f"{job}-plan-{world.nth('plan')}"
     kind = "manual" if manual == "yes" else "auto"
     about = {
         "name": name,

@@ -7,7 +7,7 @@ import gc
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from random import Random
@@ -23,6 +23,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
 from lab.simulation.acts import ACTS, Act, draw_job
 from lab.simulation.faults import FAULTS, Fault
+from lab.simulation.connection import Write
 from lab.simulation.history import History, Line, Misspelt, Value
 from lab.simulation.truths import TRUTHS, Truth, plans_are_over
 from lab.simulation.world import World
@@ -46,11 +47,11 @@ class Outcome:
     history: History
     wrong: str = ""
     passes: int = 0
-    writes: int = 0
     seconds: float = 0.0
     diary: tuple[str, ...] = ()
-    objects: Manifest | None = None
-    """At rest."""
+    objects: Mapping[str, list[Manifest]] | None = None
+    """At rest, by resource."""
+    written: tuple[Write, ...] = ()
 
 
 # drawing
@@ -119,7 +120,7 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
         finally:
             world.close()
     return Outcome(
-        history, wrong, world.passes, len(world.written), world.time, tuple(world.diary[-400:]), objects
+        history, wrong, world.passes, world.time, tuple(world.diary[-400:]), objects, tuple(world.written)
     )
 
 
@@ -244,7 +245,7 @@ def play_many(
     try:
         for number, seed in enumerate(seeds):
             outcome = play(draw(seed, long), truths)
-            yield replace(outcome, objects=None)
+            yield replace(outcome, objects=None, written=())
             if number % 10 == 9:
                 gc.collect()
             if outcome.wrong and first:

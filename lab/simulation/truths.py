@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 OPERATOR: Final = "operator"
 ENDED: Final = ("Succeeded", "Failed")
+CARRIED_OUT: Final = ("Scaling", "Succeeded")
 OVER: Final = ("Succeeded", "Failed", "Superseded")
 OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
 SOON: Final = 1.0
@@ -158,6 +159,8 @@ def specs_are_users(world: World, change: Change) -> Iterator[str]:
 
 
 def plans_end_once(world: World, change: Change) -> Iterator[str]:
+    if change.of(SCALEPLAN) and change.is_new:
+        world.memory.setdefault("plans", {})[_uid(change.object)] = world.server.version
     if not change.of(SCALEPLAN) or change.old is None or change.new is None:
         return
     before, after = _phase(change.old), _phase(change.new)
@@ -165,13 +168,10 @@ def plans_end_once(world: World, change: Change) -> Iterator[str]:
         yield f"plan {_name(change.object)} was {before}, and is {after}"
     if after == "Superseded" != before and _is_manual(change.new):
         job, every = world.there(ELASTICJOB, _label(change.new)), world.of_job(SCALEPLAN, _label(change.new))
-        newer = [e for e in every if _age(e) > _age(change.new) and _phase(e) in ("Scaling", "Succeeded")]
+        order = world.memory.setdefault("plans", {})
+        newer = [e for e in every if order[_uid(e)] > order[_uid(change.new)] and _phase(e) in CARRIED_OUT]
         if job and not _is_over(job) and newer and not any(map(_is_manual, newer)):
             yield f"plan {_name(change.object)} of a user is superseded by {_name(newer[0])}"
-
-
-def _age(found: Manifest) -> tuple[str, int]:
-    return found["metadata"]["creationTimestamp"], int(found["metadata"]["uid"].rpartition("-")[2])
 
 
 def plan_at_once(world: World, change: Change) -> Iterator[str]:
@@ -412,6 +412,10 @@ TRUTHS: Final = (
 
 def _name(found: Manifest) -> str:
     return str(found["metadata"]["name"])
+
+
+def _uid(found: Manifest) -> str:
+    return str(found["metadata"]["uid"])
 
 
 def _label(found: Manifest) -> str:

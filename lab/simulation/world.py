@@ -225,6 +225,11 @@ class World(cluster.World):
             self._process.kill()
             self._end(self._process)
 
+    def nth(self, what: str) -> int:
+        """Count something, for a name."""
+        self._numbers[f"nth {what}"] += 1
+        return self._numbers[f"nth {what}"]
+
     # the book of writes
 
     def enter(self, program: str, controller: str, verb: str, kind: str, name: str) -> Write:

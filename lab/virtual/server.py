@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from hashlib import blake2s
 from itertools import islice
 from random import Random
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
@@ -316,7 +319,7 @@ class Server(Verbs):
         self.trouble = 0.0
         """How likely a request fails."""
         self.admission: Admission | None = None
-        self._born = 0
+        self._lives = Counter[tuple[object, ...]]()
         self.kinds: dict[str, Kind[Any]] = {}
         self._listeners: list[Listener] = []
         self.history: list[tuple[str, Manifest | None, Manifest | None]] = []
@@ -394,20 +397,27 @@ class Server(Verbs):
 
     def begin(self, kind: Kind[Any], made: Manifest) -> Manifest:
         """Return a new object with what the server gives it."""
-        self._born += 1
+        about = made["metadata"]
+        uid = self._uid(kind.resource, about.get("namespace", ""), about["name"])
         about = {
             "generation": 1,
-            "uid": f"uid-{self._born}",
+            "uid": uid,
             "creationTimestamp": timestamp(self.clock.now()),
             **deepcopy(made["metadata"]),
         }
         begun = {"apiVersion": kind.api_version, "kind": kind.name, **deepcopy(made), "metadata": about}
         if kind.resource == SERVICE.resource:
-            begun["spec"] = {"clusterIP": f"10.0.0.{self._born % 250}", **begun.get("spec", {})}
+            begun["spec"] = {"clusterIP": f"10.0.0.{int(uid[:2], 16)}", **begun.get("spec", {})}
         if kind.resource == POD.resource:
             begun.setdefault("status", {"phase": "Pending"})
             begun["spec"] = _halved(begun["spec"]) if self.halves else begun["spec"]
         return begun
+
+    def _uid(self, *object_: object) -> str:
+        """Return the uid of an object, by its name and by how many have had that: no fault changes another's."""
+        self._lives[object_] += 1
+        digest = blake2s(f"{object_} {self._lives[object_]}".encode(), digest_size=16).digest()
+        return str(UUID(bytes=digest))
 
     def change(self, kind: Kind[Any], old: Manifest, **fields: Any) -> Manifest:
         """Replace fields of an object: spec, status, or metadata."""
