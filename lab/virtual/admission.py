@@ -79,9 +79,8 @@ class Admission:
         resource = resources().get(kind.resource)
         if resource is None:
             return new
-        webhook = self._webhooks.get(
-            kind.resource if not subresource else f"{kind.plural}/{subresource}.{kind.group}"
-        )
+        below = f"/{subresource}" if subresource else ""
+        webhook = self._webhooks.get(f"{kind.plural}{below}.{kind.group}")
         new = _shaped(resource, new, subresource)
         if webhook and webhook.mutate:
             answer = await self._ask("mutate", webhook, mutate, old, new, user)
@@ -213,7 +212,9 @@ def _part(manifest: Manifest, subresource: str) -> Manifest:
 
 
 def _shaped(resource: Resource, new: Manifest, subresource: str) -> Manifest:
-    return {**new, **_shape(resource, _encode(_part(new, subresource)))}
+    part = _part(new, subresource)
+    rest = {name: value for name, value in new.items() if name not in part}
+    return {**rest, **_shape(resource, _encode(part))}
 
 
 @lru_cache(REMEMBERED)

@@ -24,14 +24,14 @@ from elasticjob.devcluster.server.http.subresources import EVICTED, SUCCESS
 from elasticjob.devcluster.server.kinds.pods import with_condition
 from elasticjob.devcluster.server.model import errors
 from elasticjob.devcluster.server.model.names import wrong
-from elasticjob.devcluster.server.model.schemas import ANYTHING, Schema, member
+from elasticjob.devcluster.server.model.schemas import ANYTHING
 from elasticjob.devcluster.server.model.selectors import (
     Predicate,
     field_clauses,
     label_requirements,
     predicate,
 )
-from elasticjob.devcluster.server.write.patches import json_patch
+from elasticjob.devcluster.server.write import patches
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Removed, Upserted
 from elasticjob.kube.client import writes
@@ -49,6 +49,7 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import POD, POD_DISRUPTION_BUDGET, SERVICE
 from lab.build.objects import as_item, bookmark, event
 from lab.truths.quota import is_true
+from lab.virtual import merging
 from lab.virtual.admission import Admission, as_api_error, check_configuration, scale_of, schema_of, sized
 from lab.virtual.limits import check_budgets, check_quota
 
@@ -61,10 +62,6 @@ Fault = Callable[[str, Kind[Any], str], Exception | None]
 """The error of a request: verb, kind and name."""
 ATTEMPTS: Final = 8
 """How often an update is computed again, as devcluster does."""
-OF_SERVER: Final = frozenset(
-    {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
-)
-"""Fields of metadata that no client decides."""
 
 
 class Verbs(ABC):
@@ -95,7 +92,7 @@ class Verbs(ABC):
         about = manifest["metadata"]
         await self.asked("create", kind, about["name"])
         rest = {name: value for name, value in manifest.items() if name != "status"}
-        about = {**({"namespace": namespace} if namespace else {}), **_own(about)}
+        about = {**({"namespace": namespace} if namespace else {}), **merging.own(about)}
         made = self.server.begin(kind, {**rest, "metadata": about})
         made = await self.server.admit(kind, None, made, "", self.user)
         if dry_run:
@@ -155,7 +152,7 @@ class Verbs(ABC):
                 given.pop("status", None)
                 rest = {n: v for n, v in about.items() if n not in ("uid", "resourceVersion")}
                 given = {**given, "metadata": rest}
-            new = _merged(old, given, drop=True)
+            new: Manifest = patches.merge_patch(old, given)
             if kind.resource == WORKLOAD.resource:
                 _check_workload(old, new)
             return new
@@ -175,11 +172,11 @@ class Verbs(ABC):
 
         def patched(old: Manifest) -> Manifest:
             try:
-                new: Manifest = json_patch(old, list(operations))
+                new: Manifest = patches.json_patch(old, list(operations))
             except errors.StatusError as error:
                 raise as_api_error(error) from error
             _check_preconditions(old, new["metadata"])
-            return _replaced(old, new, subresource)
+            return merging.replaced(old, new, subresource)
 
         return await self._rewrite(kind, name, namespace, patched, subresource)
 
@@ -194,7 +191,7 @@ class Verbs(ABC):
             if not about.get("resourceVersion"):
                 cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
                 raise as_api_error(errors.invalid(kind.group, kind.plural, about["name"], [cause]))
-            return _replaced(old, manifest, subresource)
+            return merging.replaced(old, manifest, subresource)
 
         where = namespace or about.get("namespace")
         return await self._rewrite(kind, about["name"], where, replaced, subresource)
@@ -508,17 +505,17 @@ class Server(Verbs):
         self, kind: Kind[Any], old: Manifest | None, manifest: Manifest, manager: str, subresource: str
     ) -> Manifest:
         """Return an object as `manager` applies it."""
-        about, given = manifest["metadata"], _given(manifest, subresource)
+        about, given = manifest["metadata"], merging.applied_part(manifest, subresource)
         if old is None and subresource:
             self.lookup(kind, about["name"], about.get("namespace", ""))
         if old is None and about.get("uid"):
             raise Conflict(409, "Conflict", f"{kind.name} {about['name']} is gone")
         if old is None:
-            return self.begin(kind, {**given, "metadata": _own(about)})
+            return self.begin(kind, {**given, "metadata": merging.own(about)})
         _check_preconditions(old, about)
         before = self._applied.get((old["metadata"]["uid"], manager, subresource), {})
         schema = schema_of(kind) if self.admission else ANYTHING
-        return _merged(_without(old, before, given, schema), given)
+        return merging.merged(merging.without(old, before, given, schema), given)
 
     def own(
         self,
@@ -530,11 +527,11 @@ class Server(Verbs):
         subresource: str,
     ) -> Manifest:
         """Note what `manager` has applied: an object of which only owners change has a new version, too."""
-        given = _given(manifest, subresource)
+        given = merging.applied_part(manifest, subresource)
         mark = (stored["metadata"]["uid"], manager, subresource)
         before = self._applied.get(mark)
         self._applied[mark] = given
-        if stored is old and (before is None or _shape(before) != _shape(given)):
+        if stored is old and (before is None or merging.names(before) != merging.names(given)):
             return self._store(kind, old, stored)
         return stored
 
@@ -633,67 +630,3 @@ def _key(stored: Manifest) -> Key:
 
 def _read(kind: Kind[Any], stored: Manifest) -> Any:
     return stored if kind.model is dict else kind.decode(msgspec.json.encode(stored))
-
-
-def _own(about: Manifest) -> Manifest:
-    """The metadata of a new object, without what no client decides."""
-    return {name: value for name, value in about.items() if name not in OF_SERVER}
-
-
-def _given(manifest: Manifest, subresource: str) -> Manifest:
-    """What an apply owns: a subresource, or all but the status and an object's identity."""
-    if subresource:
-        return {subresource: manifest[subresource]}
-    parts = {part: manifest[part] for part in manifest.keys() - {"apiVersion", "kind", "status"}}
-    about = {n: v for n, v in manifest["metadata"].items() if n not in ("name", "namespace", *OF_SERVER)}
-    return {**parts, "metadata": about}
-
-
-def _replaced(old: Manifest, new: Manifest, subresource: str) -> Manifest:
-    """The new object or its status, with what no client decides from the old one."""
-    if subresource:
-        return {**old, subresource: new[subresource]}
-    kept = {name: old["metadata"][name] for name in OF_SERVER if name in old["metadata"]}
-    rest = {name: value for name, value in new.items() if name not in ("metadata", "status")}
-    status = {"status": old["status"]} if "status" in old else {}
-    return {**rest, "metadata": {**_own(new["metadata"]), **kept}, **status}
-
-
-def _shape(given: Manifest) -> Manifest:
-    """The names of fields."""
-    return {name: _shape(value) if isinstance(value, dict) else None for name, value in given.items()}
-
-
-def _merged(old: Any, new: Manifest, *, drop: bool = False) -> Manifest:
-    """RFC 7386; the same for server-side apply, in which all lists are atomic here."""
-    found = dict(old) if isinstance(old, dict) else {}
-    for name, value in new.items():
-        if value is None and drop:
-            found.pop(name, None)
-        elif isinstance(value, dict):
-            found[name] = _merged(found.get(name), value, drop=drop)
-        else:
-            found[name] = value
-    return found
-
-
-def _without(old: Manifest, before: Manifest, now: Manifest, schema: Schema) -> Manifest:
-    """Return an object without what its manager applied before, does not any more, and nobody has changed.
-
-    Defaults stay where all else of an object goes, but not of a value of a map: its key was applied, too.
-    """
-    found, is_map = dict(old), bool(schema.get("additionalProperties"))
-    for name, value in before.items():
-        if name not in found:
-            continue
-        if is_map and name not in now and _merged(found, {name: value}) == found:
-            del found[name]
-        elif value and isinstance(value, dict) and isinstance(found[name], dict):
-            left = _without(found[name], value, now.get(name) or {}, member(schema, name) or ANYTHING)
-            if left or name in now:
-                found[name] = left
-            else:
-                del found[name]
-        elif name not in now and (value == {} or found[name] == value):
-            del found[name]
-    return found

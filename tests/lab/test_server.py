@@ -50,8 +50,11 @@ CHANGES: tuple[tuple[str, Any], ...] = (
     ("spec/replicaResourceSpecs/worker/replicas", -1),
     ("spec/collector/template/spec/colour", "red"),
     ("spec/passes", 3),
+    ("colour", "red"),
 )
 """What is drawn for any kind: some of it is unknown to it, and goes."""
+HELD = (("uid",), ("uid",), ("uid", "resourceVersion"), ())
+"""By an apply."""
 PATCHED: tuple[Manifest, ...] = ({"phase": "Running"}, {"conditions": 3}, {"colour": "red"})
 ROLES: tuple[Manifest, ...] = ({"worker": {}}, {"ps": {"desired": 1}}, {"worker": {"desired": 1}}, {})
 APPLIED = (*PATCHED, *({"replicaStatuses": roles} for roles in ROLES))
@@ -148,7 +151,7 @@ def request(chance: Random, number: int) -> tuple[str, str, Any, dict[str, Any]]
     how: dict[str, Any] = {"held": conditions if verb in ("merge_patch", "replace", "delete") else ()}
     how |= {"subresource": "status" if part == "status" else ""} if verb in UPDATES else {}
     if verb == "apply":
-        how |= {"manager": chance.choice(("one", "two")), "held": ("uid",) if chance.random() < 0.8 else ()}
+        how |= {"manager": chance.choice(("one", "two")), "held": chance.choice(HELD)}
     return verb, chance.choice("xy"), body, how
 
 
