@@ -8,11 +8,13 @@ from __future__ import annotations
 from elasticjob.api.v1alpha1.elasticjob import Phase
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.master.state.invariants import invariants
-from elasticjob.master.state.job import End, Job
+from elasticjob.master.state.job import Job
 
 
 def unsound(before: Job, after: Job) -> list[str]:
     """What is wrong with a master's state after a change: invariants, the round, the size of a new world."""
+    if after.version == before.version and after.nodes.kinds is before.nodes.kinds:
+        return []  # a heartbeat, or progress
     name, wrong = after.spec.job, invariants(after)
     if after.round < before.round:
         wrong.append(f"round {before.round} is followed by {after.round}")
@@ -47,18 +49,21 @@ def round_of(job: Manifest) -> int:
 
 
 def untrue_end(job: Job, found: Manifest) -> list[str]:
-    """What is wrong with the phase of an ElasticJob at rest, by the last state of its last master."""
+    """What is wrong with the phase of an ElasticJob at rest, by the last state of its last master.
+
+    A member that entered the lineage after all that finished held nothing that they did not.
+    """
     phase, name, verdict = found.get("status", {}).get("phase", ""), job.spec.job, job.verdict
     members = job.world.members if job.world else ()
     done = {node.name for node in job.nodes.values() if node.has_succeeded}
-    late, leads = [each.node for each in members if each.node not in done], job.spec.leader in done
+    eldest = min((each.since for each in members if each.node in done), default=0)
+    late, leads = [each for each in members if each.node not in done], job.spec.leader in done
+    missing = [each.node for each in late if each.since <= eldest or not eldest]
     wrong = []
     if verdict and phase != verdict.end.value:
         wrong.append(f"job {name} is {phase or 'new'}, and the verdict is {verdict.end}: {verdict.message}")
-    if phase == Phase.SUCCEEDED and late and not leads:
-        wrong.append(f"job {name} has succeeded without {', '.join(late)}")
-    if verdict and verdict.end is End.SUCCEEDED and not members and not leads:
-        wrong.append(f"job {name} has succeeded without a world")
+    if phase == Phase.SUCCEEDED and missing and not leads:
+        wrong.append(f"job {name} has succeeded without {', '.join(missing)}")
     if members and not late and phase != Phase.SUCCEEDED:
         wrong.append(f"all nodes of job {name} have finished, and it is {phase or 'new'}")
     return wrong

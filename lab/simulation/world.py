@@ -30,6 +30,7 @@ from lab.simulation.connection import Connection, Strike, Write
 from lab.simulation.history import History
 from lab.simulation.master import Master
 from lab.simulation.trained import unsound
+from lab.simulation.training import Training
 from lab.simulation.truths import Change, Truth
 from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
@@ -101,6 +102,8 @@ class World(cluster.World):
     """By the job: the uid of that which has the master."""
     agents: dict[str, tuple[str, Agent]] = field(default_factory=dict)
     """By the pod."""
+    trainings: dict[str, Training] = field(default_factory=dict)
+    """By the uid of the job."""
     looks: list[Looks] = field(default_factory=list)
     """Autoscalers, and tools that apply what git has."""
     _process: Process | None = None
@@ -303,11 +306,19 @@ class World(cluster.World):
         else:
             steps = int(seconds) or ENDLESS
             ended, chance = partial(self._ends, name, uid), self.drawn("agent", name, uid)
-            agent = Agent(pod, self.master_of, LoopClock(), chance, ENDLESS if code else steps, ended)
+            training = self._training(job, ENDLESS if code else steps)
+            agent = Agent(pod, self.master_of, LoopClock(), chance, training, ended)
             self.agents[name] = uid, agent
             agent.start()
             if code:
                 self.at(seconds, agent.fail, code)
+
+    def _training(self, job: str, steps: int) -> Training:
+        """What the workers of a job have in common, with as many steps as the newest of them makes."""
+        uid = _uid(self.there(ELASTICJOB, job))
+        found = self.trainings.setdefault(uid, Training(0, lambda why: self.breaks(f"training: {why}")))
+        found.steps = steps
+        return found
 
     def _trains(self, job: str) -> bool:
         """Whether masters and agents of a job are programs; else their pods only run."""
