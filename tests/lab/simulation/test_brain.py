@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -17,6 +18,7 @@ from elasticjob.kube.objects.views import POD
 from lab.simulation import kinds
 from lab.simulation.autoscaler import HPA, GitOps
 from lab.simulation.brain import QUICK, SHARING, Brain
+from lab.simulation.players import DIServer, player_fails, players_come, players_go
 from lab.simulation.records import records
 from lab.virtual.cluster import TEAM, World
 from lab.virtual.loop import run
@@ -27,14 +29,14 @@ WORKERS: Final = "spec/replicaSpecs/worker/replicas"
 
 
 class Mortal(Verbs):
-    """The connection of a Brain that dies beside its first create of a plan."""
+    """The connection of a program that dies beside its first create of a kind."""
 
-    def __init__(self, world: World, when: str) -> None:
-        self.server, self.when, self.dies = world.server, when, asyncio.Event()
+    def __init__(self, world: World, when: str, kind: Kind[Any]) -> None:
+        self.server, self.when, self.kind, self.dies = world.server, when, kind, asyncio.Event()
         self._writes = False
 
     async def asked(self, verb: str, kind: Kind[Any], name: str) -> None:
-        self._writes = (verb, kind.name) == ("create", SCALEPLAN.name)
+        self._writes = (verb, kind) == ("create", self.kind)
         await self._die("before")
 
     async def answered(self) -> None:
@@ -49,7 +51,7 @@ class Mortal(Verbs):
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_brain_that_dies_beside_its_write_plans_once(when: str) -> None:
     async def play(world: World) -> None:
-        store, mortal = await records(), Mortal(world, when)
+        store, mortal = await records(), Mortal(world, when, SCALEPLAN.untyped())
         first = Brain(mortal, Random(1), store, SHARING)
         world.add(ELASTICJOB, kinds.job("a", mode="cluster"))
         await mortal.dies.wait()
@@ -125,6 +127,33 @@ def test_a_training_job_of_paddle_runs_as_a_job() -> None:
         assert found
         assert made["metadata"]["ownerReferences"][0]["uid"] == found["metadata"]["uid"]
         assert found["status"]["phase"] == "running"
+
+    run(beside_the_operator(play))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_coordinator_gets_its_collectors_once_from_a_di_server_that_dies(when: str) -> None:
+    async def play(world: World) -> None:
+        world.add(DIJOB, kinds.dijob("a"))
+        await asyncio.sleep(5)
+        mortal = Mortal(world, when, POD)
+        running = [DIServer(mortal, Random(1))]
+        asked = asyncio.create_task(players_come(lambda: running[-1], A, 2))
+        await mortal.dies.wait()
+        running[-1].stop()
+        assert len(world.players()) == (when == "after")
+        running.append(DIServer(world.server, Random(2)))
+        assert await asked
+        assert await players_come(lambda: running[-1], A, 1)
+        await asyncio.sleep(5)
+        [first, *others] = sorted(pod["metadata"]["name"] for pod in world.players())
+        assert len(others) == 2
+        assert await player_fails(lambda: running[-1], A, first)
+        assert await players_go(lambda: running[-1], A, 2)
+        await asyncio.sleep(10)
+        [left] = world.players()
+        assert left["metadata"]["name"] != first
+        running[-1].stop()
 
     run(beside_the_operator(play))
 
