@@ -127,8 +127,6 @@ def manifest(**given: Any) -> Manifest:
     if policy := {names[name]: given[name] for name in names if name in given}:
         spec["runPolicy"] = policy
     spec |= {"optimizeMode": given["mode"]} if "mode" in given else {}
-    if not given.get("queue"):
-        del made["metadata"]["labels"]
     return made
 
 
