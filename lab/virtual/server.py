@@ -10,7 +10,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from itertools import islice
 from random import Random
 from typing import Any, Final
@@ -40,7 +39,7 @@ from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import POD, SERVICE
 from lab.build.objects import as_item, bookmark, event
 from lab.truths.quota import is_true
-from lab.virtual.admission import Admission, as_api_error, scale_of, sized
+from lab.virtual.admission import Admission, as_api_error, decoded, scale_of, sized
 
 Listener = Callable[[str, Manifest | None, Manifest | None], None]
 """Called with each change: the resource, and the object before and after."""
@@ -395,13 +394,14 @@ class Server(Verbs):
     def begin(self, kind: Kind[Any], made: Manifest) -> Manifest:
         """Return a new object with what the server gives it."""
         self._born += 1
+        made = msgspec.json.decode(msgspec.json.encode(made))
         about = {
             "generation": 1,
             "uid": f"uid-{self._born}",
             "creationTimestamp": timestamp(self.clock.now()),
-            **deepcopy(made["metadata"]),
+            **made["metadata"],
         }
-        begun = {"apiVersion": kind.api_version, "kind": kind.name, **deepcopy(made), "metadata": about}
+        begun = {"apiVersion": kind.api_version, "kind": kind.name, **made, "metadata": about}
         if kind.resource == SERVICE.resource:
             begun["spec"] = {"clusterIP": f"10.0.0.{self._born % 250}", **begun.get("spec", {})}
         if kind.resource == POD.resource:
@@ -587,7 +587,7 @@ def _key(stored: Manifest) -> Key:
 
 
 def _read(kind: Kind[Any], stored: Manifest) -> Any:
-    return stored if kind.model is dict else kind.decode(msgspec.json.encode(stored))
+    return stored if kind.model is dict else decoded(kind, msgspec.json.encode(stored))
 
 
 def _own(about: Manifest) -> Manifest:
