@@ -101,6 +101,8 @@ class World(cluster.World):
     """By the pod."""
     looks: list[Looks] = field(default_factory=list)
     """Autoscalers, and tools that apply what git has."""
+    _looks_at: dict[str, list[Truth]] = field(default_factory=dict)
+    """By resource, the truths that look at changes of it."""
     _process: Process | None = None
     _others: list[Process] = field(default_factory=list)
     _numbers: Counter[str] = field(default_factory=Counter)
@@ -242,7 +244,9 @@ class World(cluster.World):
         if writer in OURS or not (_is_status(old, new) or writer.startswith("master")):
             self.last = self._now
         change = Change(self.server.writer, resource, old, new)
-        for truth in self.truths:
+        if resource not in self._looks_at:
+            self._looks_at[resource] = [each for each in self.truths if each.looks_at(resource)]
+        for truth in self._looks_at[resource]:
             for sentence in truth.step(self, change):
                 self.breaks(f"{truth.name}: {sentence}")
 
