@@ -31,6 +31,7 @@ from lab.simulation.history import History
 from lab.simulation.master import Master
 from lab.simulation.trained import unsound
 from lab.simulation.truths import Change, Truth
+from lab.truths.quota import Object, remembered
 from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
 from lab.virtual.cluster import TEAM
@@ -398,7 +399,8 @@ def _is_status(old: Manifest | None, new: Manifest | None) -> bool:
     )
 
 
-def _cpu(pod: Manifest) -> int:
+@remembered
+def _cpu(pod: Object) -> int:
     """The thousandths of cores that a pod asks for."""
     asked = (
         each.get("resources", {}).get("requests", {}).get("cpu", "0") for each in pod["spec"]["containers"]
