@@ -30,11 +30,10 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from lab.simulation import kinds
 from lab.simulation.autoscaler import HPA, GitOps
 from lab.simulation.history import Value
 from lab.simulation.records import records
-from lab.virtual import pods
+from lab.virtual import cluster, pods
 from lab.virtual.cluster import MACHINES, TEAM, job
 
 if TYPE_CHECKING:
@@ -251,12 +250,12 @@ async def gitops(world: World, **given: Value) -> None:
 
 async def train(world: World, name: str, least: int, most: int) -> None:
     """A TrainingJob of PaddlePaddle."""
-    made = kinds.training(name, least=least, most=most)
+    made = cluster.training(name, least, most)
     await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
 
 
 async def dijob(world: World, name: str, queue: str = "") -> None:
-    await world.tries(f"DIJob {name}", world.user.create(DIJOB, kinds.dijob(name, queue=queue)))
+    await world.tries(f"DIJob {name}", world.user.create(DIJOB, cluster.dijob(name, queue)))
 
 
 async def players(world: World, name: str, many: int) -> None:

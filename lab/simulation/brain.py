@@ -24,7 +24,7 @@ from elasticjob.kube.clock import Clock
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import NODE, POD
 from lab.build.caches import Nobody
-from lab.virtual.operator import Program, metrics_of_all
+from lab.virtual.operator import UNREAD, Program
 from lab.virtual.server import Verbs
 
 KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, NODE)
@@ -57,7 +57,7 @@ class Brain(Program):
                 Statuses(caches.jobs),
                 settings,
                 self.clock,
-                metrics_of_all(),
+                UNREAD,
                 cast(Recorder, Nobody()),
                 CollectorRegistry(),
             )

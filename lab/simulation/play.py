@@ -22,8 +22,8 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NODE
 from lab.simulation.acts import ACTS, Act, draw_job
-from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.connection import Write
+from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
 from lab.simulation.truths import TRUTHS, Truth, plans_are_over
 from lab.simulation.world import World

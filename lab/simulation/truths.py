@@ -6,7 +6,7 @@ A truth is a row: `step` says what is wrong with a change, `rest` what is wrong 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,14 +62,24 @@ class Change:
         return self.old is None
 
 
+def nothing(world: World, change: Change) -> Iterable[str]:
+    """The step of a truth that looks at no change."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Truth:
-    """One row; see the module."""
+    """One row; see the module. `of`: the resources whose changes `step` looks at; None: all."""
 
     name: str
-    step: Callable[[World, Change], Iterable[str]] = lambda world, change: ()
+    step: Callable[[World, Change], Iterable[str]] = nothing
     rest: Callable[[World], Iterable[str]] = lambda world: ()
     gone: Callable[[World], Iterable[str]] = lambda world: ()
+    of: Collection[str] | None = None
+
+    def looks_at(self, resource: str) -> bool:
+        """Whether its step looks at changes of a resource."""
+        return self.step is not nothing and (self.of is None or resource in self.of)
 
 
 # pods
@@ -386,17 +396,45 @@ def nothing_is_left(world: World) -> Iterator[str]:
 
 
 TRUTHS: Final = (
-    Truth("one-life", one_life),
-    Truth("done-once", done_once),
-    Truth("within-size", within_size),
-    Truth("over-is-over", over_is_over),
+    Truth("one-life", one_life, of=(POD.resource,)),
+    Truth(
+        "done-once",
+        done_once,
+        of=(
+            JOBRESOURCE.resource,
+            POD.resource,
+        ),
+    ),
+    Truth(
+        "within-size",
+        within_size,
+        of=(
+            JOBRESOURCE.resource,
+            POD.resource,
+        ),
+    ),
+    Truth(
+        "over-is-over",
+        over_is_over,
+        of=(
+            ELASTICJOB.resource,
+            POD.resource,
+        ),
+    ),
     Truth("own-objects", own_objects),
-    Truth("specs-are-users", specs_are_users),
-    Truth("plans-end-once", plans_end_once),
-    Truth("plan-at-once", plan_at_once),
-    Truth("status-goes-on", status_goes_on),
-    Truth("quotas", quotas),
-    Truth("rounds-go-on", rounds_go_on),
+    Truth("specs-are-users", specs_are_users, of=(ELASTICJOB.resource,)),
+    Truth("plans-end-once", plans_end_once, of=(SCALEPLAN.resource,)),
+    Truth("plan-at-once", plan_at_once, of=(SCALEPLAN.resource,)),
+    Truth("status-goes-on", status_goes_on, of=OURS),
+    Truth(
+        "quotas",
+        quotas,
+        of=(
+            WORKLOAD.resource,
+            POD.resource,
+        ),
+    ),
+    Truth("rounds-go-on", rounds_go_on, of=(ELASTICJOB.resource,)),
     Truth("verdicts", rest=verdicts),
     Truth("as-asked", rest=as_asked),
     Truth("told-truly", rest=told_truly),

@@ -32,6 +32,7 @@ from lab.simulation.master import Master
 from lab.simulation.trained import unsound
 from lab.simulation.training import Training
 from lab.simulation.truths import Change, Truth
+from lab.truths.quota import Object, remembered
 from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
 from lab.virtual.cluster import TEAM
@@ -106,6 +107,8 @@ class World(cluster.World):
     """By the uid of the job."""
     looks: list[Looks] = field(default_factory=list)
     """Autoscalers, and tools that apply what git has."""
+    _looks_at: dict[str, list[Truth]] = field(default_factory=dict)
+    """By resource, the truths that look at changes of it."""
     _process: Process | None = None
     _others: list[Process] = field(default_factory=list)
     _numbers: Counter[str] = field(default_factory=Counter)
@@ -252,7 +255,9 @@ class World(cluster.World):
         if writer in OURS or not (_is_status(old, new) or writer.startswith("master")):
             self.last = self._now
         change = Change(self.server.writer, resource, old, new)
-        for truth in self.truths:
+        if resource not in self._looks_at:
+            self._looks_at[resource] = [each for each in self.truths if each.looks_at(resource)]
+        for truth in self._looks_at[resource]:
             for sentence in truth.step(self, change):
                 self.breaks(f"{truth.name}: {sentence}")
 
@@ -416,7 +421,8 @@ def _uid(found: Manifest | None) -> str:
     return str(found["metadata"]["uid"]) if found else ""
 
 
-def _cpu(pod: Manifest) -> int:
+@remembered
+def _cpu(pod: Object) -> int:
     """The thousandths of cores that a pod asks for."""
     asked = (
         each.get("resources", {}).get("requests", {}).get("cpu", "0") for each in pod["spec"]["containers"]

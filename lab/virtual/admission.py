@@ -59,7 +59,7 @@ class Remembered(Kind[Any]):
     """A kind that decodes the same bytes once. Its objects are never changed."""
 
     def decode(self, raw: bytes) -> Any:
-        return _decoded(self, raw)
+        return decoded(self, raw)
 
 
 class Admission:
@@ -174,7 +174,8 @@ def remembering(webhook: Webhook[Any]) -> Webhook[Any]:
 
 
 @lru_cache(REMEMBERED)
-def _decoded(kind: Remembered, raw: bytes) -> Any:
+def decoded(kind: Kind[Any], raw: bytes) -> Any:
+    """Return the object in some bytes, which is the same each time. Raises ValueError."""
     return Kind.decode(kind, raw)
 
 

@@ -11,9 +11,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from copy import deepcopy
-from hashlib import blake2s
 from functools import lru_cache
+from hashlib import blake2s
 from itertools import islice
 from random import Random
 from typing import Any, Final
@@ -53,7 +52,15 @@ from elasticjob.kube.objects.views import POD, POD_DISRUPTION_BUDGET, SERVICE
 from lab.build.objects import as_item, bookmark, event
 from lab.truths.quota import is_true
 from lab.virtual import merging
-from lab.virtual.admission import Admission, as_api_error, check_configuration, scale_of, schema_of, sized
+from lab.virtual.admission import (
+    Admission,
+    as_api_error,
+    check_configuration,
+    decoded,
+    scale_of,
+    schema_of,
+    sized,
+)
 from lab.virtual.limits import check_budgets, check_quota
 
 Listener = Callable[[str, Manifest | None, Manifest | None], None]
@@ -416,13 +423,14 @@ class Server(Verbs):
         """Return a new object with what the server gives it."""
         about = made["metadata"]
         uid = self._uid(kind.resource, about.get("namespace", ""), about["name"])
+        made = msgspec.json.decode(msgspec.json.encode(made))
         about = {
             "generation": 1,
             "uid": uid,
             "creationTimestamp": timestamp(self.clock.now()),
-            **deepcopy(made["metadata"]),
+            **made["metadata"],
         }
-        begun = {"apiVersion": kind.api_version, "kind": kind.name, **deepcopy(made), "metadata": about}
+        begun = {"apiVersion": kind.api_version, "kind": kind.name, **made, "metadata": about}
         if kind.resource == SERVICE.resource:
             begun["spec"] = {"clusterIP": f"10.0.0.{int(uid[:2], 16)}", **begun.get("spec", {})}
         if kind.resource == POD.resource:
@@ -639,4 +647,4 @@ def _key(stored: Manifest) -> Key:
 
 
 def _read(kind: Kind[Any], stored: Manifest) -> Any:
-    return stored if kind.model is dict else kind.decode(msgspec.json.encode(stored))
+    return stored if kind.model is dict else decoded(kind, msgspec.json.encode(stored))
