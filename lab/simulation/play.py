@@ -20,7 +20,6 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NODE
 from lab.simulation.acts import ACTS, Act, draw_job
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
@@ -178,9 +177,7 @@ def _heal(world: World) -> None:
     world.kueue_starts()
     for name in MACHINES:
         world.find(name)
-        machine = world.there(NODE, name)
-        if machine and machine.get("spec", {}).get("unschedulable"):
-            world.server.change(NODE, machine, spec={})
+        world.cordon(name, False)
 
 
 async def _rest(world: World) -> None:

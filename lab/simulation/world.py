@@ -345,7 +345,22 @@ class World(cluster.World):
         if pod and pod["status"]["phase"] == "Running" and self.there(NODE, pod["spec"]["nodeName"]):
             pods.end(self.server, pod, code, message=message)
 
+    def exits(self, pod: Manifest, code: int) -> None:
+        """The container of a pod ends."""
+        pods.end(self.server, pod, code)
+
+    def cordon(self, machine: str, on: bool) -> None:
+        """A machine takes no more pods, or takes some again."""
+        found = self.there(NODE, machine)
+        if found and bool(found.get("spec", {}).get("unschedulable")) != on:
+            self.server.change(NODE, found, spec={"unschedulable": True} if on else {})
+
     # reading
+
+    def next_number(self, what: str) -> int:
+        """The next one of a series, from 1."""
+        self._numbers[what] += 1
+        return self._numbers[what]
 
     def jobs(self) -> list[Manifest]:
         """The jobs in queues."""
