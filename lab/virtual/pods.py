@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
 from lab.virtual.server import Server
+
+RUN: Final[Manifest] = {"image": "", "imageID": "", "restartCount": 0}
+"""What each container's status has."""
 
 
 def start(server: Server, pod: Manifest, machine: str) -> Manifest:
@@ -28,7 +32,7 @@ def running(pod: Manifest, now: datetime) -> Manifest:
     given = {"resources": main["resources"]} if "resources" in main else {}
     return {
         "phase": "Running",
-        "containerStatuses": [{"name": "main", "ready": True, "state": state, **given}],
+        "containerStatuses": [{**RUN, "name": main["name"], "ready": True, "state": state, **given}],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
 
@@ -37,6 +41,6 @@ def ended(pod: Manifest, code: int, now: datetime, reason: str = "Error", messag
     """Return the status of a pod whose container has exited."""
     exited = {"exitCode": code, "reason": reason, "finishedAt": timestamp(now), "startedAt": timestamp(now)}
     exited |= {"message": message} if message else {}
-    before = pod["status"].get("containerStatuses", [{"name": "main"}])
+    before = pod["status"].get("containerStatuses", [{**RUN, "name": pod["spec"]["containers"][0]["name"]}])
     states = [{**each, "ready": False, "state": {"terminated": exited}} for each in before]
     return {"phase": "Failed" if code else "Succeeded", "containerStatuses": states}
