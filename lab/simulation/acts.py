@@ -252,6 +252,11 @@ async def squat(world: Place, job: str, kind: str) -> None:
 # other programs
 
 
+def _lasting(given: Given) -> Given:
+    """A job that is not deleted when it is over: git would bring it back for ever."""
+    return {name: value for name, value in given.items() if name != "ttl"}
+
+
 async def brain(world: World) -> None:
     """Brain is installed."""
     if world.brain is None:
@@ -261,17 +266,11 @@ async def brain(world: World) -> None:
 
 async def hpa(world: World, job: str, least: int, most: int) -> None:
     """A HorizontalPodAutoscaler of the JobResource."""
-    look = HPA(
-        world.connection("hpa"),
-        world.clock,
-        world.drawn("hpa", job),
-        JOBRESOURCE,
-        Key(TEAM, job),
-        least,
-        most,
-    )
-    world.looks.append(look)
-    look.start()
+    if all(each.key.name != job for each in world.looks if isinstance(each, HPA)):
+        chance, key = world.drawn("hpa", job), Key(TEAM, job)
+        look = HPA(world.connection("hpa"), world.clock, chance, JOBRESOURCE, key, least, most)
+        world.looks.append(look)
+        look.start()
 
 
 async def gitops(world: World, **given: Value) -> None:
@@ -399,7 +398,7 @@ ACTS: Final = (
         brain,
     ),
     Act("hpa", 1, _of_a_job(lambda c: {"least": 1, "most": c.randint(2, 6)}), hpa),
-    Act("gitops", 1, lambda c, jobs: {**draw_job(c, jobs), "job": "g"}, gitops),
+    Act("gitops", 1, lambda c, jobs: {**_lasting(draw_job(c, jobs)), "job": "g"}, gitops),
     Act("train", 1, lambda c, jobs: {"name": "t", "least": c.randint(1, 2), "most": c.randint(2, 4)}, train),
     Act(
         "dijob",

@@ -67,10 +67,10 @@ class Connection(Verbs):
             await self._strike(verb, kind, name)
         if error := self.server.fault(verb, kind, name):
             raise error
-        self.server.writer = self.program
+        self.server.writer = self.program  # until this step of the task ends
+        asyncio.get_running_loop().call_soon(self._has_asked)
 
     async def answered(self) -> None:
-        self.server.writer = ""
         strike = self._under_way.pop(asyncio.current_task(), None)
         await self._takes("answer")
         if strike:
@@ -78,6 +78,9 @@ class Connection(Verbs):
         await self._alive()
         if self.server.away:
             raise Unreachable("connection reset")
+
+    def _has_asked(self) -> None:
+        self.server.writer = ""
 
     async def _strike(self, verb: str, kind: Kind[Any], name: str) -> None:
         run = writes.current.get()

@@ -34,6 +34,8 @@ OVER: Final = ("Succeeded", "Failed", "Superseded")
 OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
 SOON: Final = 1.0
 """Seconds after which a controller has heard of a change, unless its watch lags."""
+WAITING: Final = ("NameTaken", "Refused", "WaitingForQuota")
+"""Reasons of what is not as it should be, for which others are to act."""
 LATE: Final = 8.0
 """Seconds in which a controller may act on what it has read before: its patience with caches, and requests."""
 
@@ -254,7 +256,8 @@ def verdicts(world: World) -> Iterator[str]:
     """A job ends as its master says."""
     for name, (_, master) in world.masters.items():
         job = world.there(ELASTICJOB, name)
-        if job and master.core and not world.of_job(POD, name) == [] and not job["spec"].get("suspend"):
+        mine = job and job["metadata"]["uid"] == world.served[name]
+        if job and mine and master.core and not job["spec"].get("suspend"):
             yield from untrue_end(master.core.job, job)
 
 
@@ -289,10 +292,8 @@ def _pods_of(world: World, resource: Manifest) -> Iterator[str]:
 
 def _blocked(resource: Manifest) -> bool:
     """Whether its status says why it is not as the spec says: another's object has a name, or a queue."""
-    found = [c for c in resource.get("status", {}).get("conditions", ()) if c["type"] == "Ready"]
-    return any(
-        c["status"] == "False" and c["reason"] in ("NameTaken", "Refused", "WaitingForQuota") for c in found
-    )
+    found = resource.get("status", {}).get("conditions", ())
+    return any(c["status"] == "False" and c.get("reason") in WAITING for c in found)
 
 
 def told_truly(world: World) -> Iterator[str]:
@@ -360,7 +361,18 @@ def last_word(world: World) -> Iterator[str]:
 
 
 def queued_rightly(world: World) -> Iterable[str]:
-    return story.at_rest(world) if world.server.every(WORKLOAD) else ()
+    """What the model of Kueue's users expects, where no object of others is in the way."""
+    named = (*world.server.every(JOBRESOURCE), *world.server.every(ELASTICJOB))
+    if not world.server.every(WORKLOAD) or any(map(_blocked, named)):
+        return ()
+    lasting = {_name(job) for job in world.jobs() if _is_over(job) and _keeps_pods(job)}
+    return [
+        each for each in story.at_rest(world) if not any(f"job {name} is over" in each for name in lasting)
+    ]
+
+
+def _keeps_pods(job: Manifest) -> bool:
+    return bool(job["spec"].get("runPolicy", {}).get("cleanPodPolicy") == "None")
 
 
 def nothing_is_left(world: World) -> Iterator[str]:

@@ -37,6 +37,7 @@ from lab.virtual.cluster import TEAM
 from lab.virtual.loop import LoopClock
 from lab.virtual.operator import Operator
 from lab.virtual.server import Instant, Verbs
+from lab.virtual.story import QUEUE_LABEL
 
 SECONDS: Final = "SECONDS"
 EXIT: Final = "EXIT"
@@ -48,7 +49,6 @@ TRAINS: Final = "simulation/trains"
 """The annotation of a job of which masters and agents are programs."""
 ENDLESS: Final = 100_000
 ENDED: Final = ("Succeeded", "Failed")
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 
 class Clock(LoopClock):
@@ -97,6 +97,8 @@ class World(cluster.World):
     brain: Process | None = None
     masters: dict[str, tuple[str, Master]] = field(default_factory=dict)
     """By the job: the uid of the master's pod, and the program."""
+    served: dict[str, str] = field(default_factory=dict)
+    """By the job: the uid of that which has the master."""
     agents: dict[str, tuple[str, Agent]] = field(default_factory=dict)
     """By the pod."""
     looks: list[Looks] = field(default_factory=list)
@@ -291,7 +293,7 @@ class World(cluster.World):
             connection = Connection(self.server, f"master {uid}", self, self.history.seed)
             ended = partial(self._ends, name, uid)
             master = Master(connection, LoopClock(), TEAM, job, name, ended, self._judge)
-            self.masters[job] = uid, master
+            self.masters[job], self.served[job] = (uid, master), _uid(self.there(ELASTICJOB, job))
             master.start()
         else:
             steps = int(seconds) or ENDLESS
@@ -407,6 +409,10 @@ def _is_status(old: Manifest | None, new: Manifest | None) -> bool:
     return all(old.get(part) == new.get(part) for part in ("spec", "data")) and all(
         old["metadata"].get(part) == new["metadata"].get(part) for part in ("deletionTimestamp", "labels")
     )
+
+
+def _uid(found: Manifest | None) -> str:
+    return str(found["metadata"]["uid"]) if found else ""
 
 
 def _cpu(pod: Manifest) -> int:

@@ -24,6 +24,7 @@ from lab.virtual.operator import Crashes
 QUIET: Final = 200.0
 """Seconds without a write after which a world is at rest: jobs look for quota again after a minute."""
 LONGEST: Final = 900.0
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 SLICE: Final = "elasticjob.dlrover/slice"
 
 Event = Callable[[World], Awaitable[None] | None]
@@ -125,7 +126,8 @@ def at_rest(world: World) -> list[str]:
         for each in world.jobs():
             wrong += _about(world, each)
         for each in world.server.every(DIJOB):
-            wrong += _about_players(world, each)
+            if QUEUE_LABEL in (each["metadata"].get("labels") or {}):
+                wrong += _about_players(world, each)
     return wrong
 
 
