@@ -1,7 +1,7 @@
 """A history on a cluster with an API server and the operator as it is shipped: the same acts, in real time.
 
-The server is devcluster's, with devcluster's scheduler and a kubelet without containers, or a real control
-plane with kwok's nodes. What befalls the operator's requests does so in its client.
+The server is devcluster's, with a kubelet without containers that places pods where virtual time does, or a
+real control plane with kwok's nodes. What befalls the operator's requests does so in its client.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import Any, Final, cast
 
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
@@ -23,8 +22,6 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.main import compose, webhooks_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.devcluster.controllers.accounts import Accounts
-from elasticjob.devcluster.controllers.scheduler import Scheduler
-from elasticjob.devcluster.nodes import recorder
 from elasticjob.devcluster.server import ApiServer
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Informer
@@ -40,7 +37,6 @@ from elasticjob.kube.objects.views import (
     NAMESPACE,
     NETWORK_POLICY,
     NODE,
-    PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_DISRUPTION_BUDGET,
     ROLE,
@@ -58,7 +54,7 @@ from lab.running import beside, running
 from lab.simulation.connection import Strike
 from lab.simulation.history import History
 from lab.simulation.play import happens, heal
-from lab.simulation.world import EXIT, SECONDS
+from lab.simulation.world import EXIT, SECONDS, UNSCHEDULABLE, with_room
 from lab.virtual import pods
 from lab.virtual.cluster import MACHINES, TEAM, node
 from lab.virtual.server import Verbs
@@ -246,12 +242,12 @@ class Cluster:
     def lose(self, machine: str) -> None:
         if machine in self._machines():
             self._does(self.client.delete(NODE, machine))
-            self.at(self._drawn("lose", machine, 5, 40), self._collect, machine)
+            self.at(self.history.drawn("_collect_pods", machine).uniform(5, 40), self._collect, machine)
 
     def _collect(self, machine: str) -> None:
         for pod in self.every(POD):
             if pod["spec"].get("nodeName") == machine:
-                self._goes(pod)
+                self._does(self._ends_and_goes(pod, False))
 
     def find(self, machine: str) -> None:
         if machine not in self._machines():
@@ -275,18 +271,20 @@ class Cluster:
 
     def _pod(self, pod: Manifest) -> None:
         about, phase = pod["metadata"], pod.get("status", {}).get("phase")
-        if self.plays and phase == "Pending" and pod["spec"].get("nodeName"):
-            self._once("starts", pod, 0.05, 1.0, lambda pod: self._says(pod, _runs(pod)))
+        if self.plays and not pod["spec"].get("schedulingGates"):
+            self._once("_starts", pod, self._delay("_starts", pod, 0.05, 2.0), self._starts)
         if self.plays and "deletionTimestamp" in about:
-            self._once("leaves", pod, 0.05, 4.0, self._leaves)
+            self._once("_leaves", pod, self._delay("_leaves", pod, 0.05, 4.0), self._leaves)
         env = {each["name"]: each.get("value", "") for each in pod["spec"]["containers"][0].get("env") or ()}
         if phase == "Running" and (seconds := float(env.get(SECONDS) or 0)):
             code = int(env.get(EXIT) or 0)
-            self._once("ends", pod, seconds, seconds, lambda pod: self._ends(pod, code))
+            self._once("ends", pod, seconds, lambda pod: self._ends(pod, code))
 
-    def _once(
-        self, what: str, pod: Manifest, least: float, most: float, do: Callable[[Manifest], None]
-    ) -> None:
+    def _delay(self, what: str, pod: Manifest, least: float, most: float) -> float:
+        """As in virtual time."""
+        return self.history.drawn(what, pod["metadata"]["name"]).uniform(least, most)
+
+    def _once(self, what: str, pod: Manifest, delay: float, do: Callable[[Manifest], None]) -> None:
         """Do something with a pod later, if it is still there."""
         about = pod["metadata"]
         mark = (what, about["uid"])
@@ -298,33 +296,57 @@ class Cluster:
 
         if mark not in self._known:
             self._known.add(mark)
-            self.at(self._drawn(*mark, least, most), later)
+            self.at(delay, later)
+
+    def _starts(self, pod: Manifest) -> None:
+        about = pod["metadata"]
+        if pod["status"]["phase"] != "Pending" or "deletionTimestamp" in about:
+            return
+        if machines := with_room(pod, self.every(POD), self.every(NODE)):
+            names = sorted(each["metadata"]["name"] for each in machines)
+            self._does(self._runs(pod, self.history.drawn("place", about["name"]).choice(names)))
+        else:
+            self._says(pod, {"conditions": [UNSCHEDULABLE]})
+            self._known.discard(("_starts", about["uid"]))
+            self._once("_starts", pod, 1.5, self._starts)
+
+    async def _runs(self, pod: Manifest, machine: str) -> None:
+        about = pod["metadata"]
+        target = {"apiVersion": "v1", "kind": "Node", "name": machine}
+        named = {name: about[name] for name in ("name", "uid")}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": named, "target": target}
+        await self.client.post(POD, about["name"], "binding", binding, self.namespace)
+        self._says(pod, pods.running(pod, SystemClock().now()))
 
     def _leaves(self, pod: Manifest) -> None:
-        machine, runs = pod["spec"].get("nodeName"), pod["status"]["phase"] == "Running"
+        name, machine, runs = (
+            pod["metadata"]["name"],
+            pod["spec"].get("nodeName"),
+            pod["status"]["phase"] == "Running",
+        )
         if machine and machine not in self._machines():
             return
-        if runs and self._drawn("code", pod["metadata"]["uid"], 0, 1) < 0.5:
-            self._ends(pod, 143)
-        self._goes(pod)
+        self._does(self._ends_and_goes(pod, runs and self.history.drawn("code", name).random() < 0.5))
+
+    async def _ends_and_goes(self, pod: Manifest, told: bool) -> None:
+        about = pod["metadata"]
+        if told:
+            await self._status(pod, pods.ended(pod, 143, SystemClock().now()))
+        await self.client.delete(POD, about["name"], self.namespace, uid=about["uid"], grace=0)
 
     def _ends(self, pod: Manifest, code: int) -> None:
         if pod["status"]["phase"] == "Running" and pod["spec"]["nodeName"] in self._machines():
             self.exits(pod, code)
 
     def _says(self, pod: Manifest, status: Manifest) -> None:
+        self._does(self._status(pod, status))
+
+    async def _status(self, pod: Manifest, status: Manifest) -> None:
         about = pod["metadata"]
         patch = {"metadata": {"uid": about["uid"]}, "status": status}
-        self._does(
-            self.client.merge_patch(POD.untyped(), about["name"], patch, self.namespace, subresource="status")
+        await self.client.merge_patch(
+            POD.untyped(), about["name"], patch, self.namespace, subresource="status"
         )
-
-    def _goes(self, pod: Manifest) -> None:
-        about = pod["metadata"]
-        self._does(self.client.delete(POD, about["name"], self.namespace, uid=about["uid"], grace=0))
-
-    def _drawn(self, what: str, name: str, least: float, most: float) -> float:
-        return Random(f"{self.history.seed} {what} {name}").uniform(least, most)
 
     def _does(self, work: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.create_task(self._done(work))
@@ -380,10 +402,6 @@ class Cluster:
             task.cancel()
 
 
-def _runs(pod: Manifest) -> Manifest:
-    return pods.running(pod, SystemClock().now())
-
-
 def settings(namespace: str = "") -> Settings:
     """Return the settings of an operator as that of virtual time has them."""
     chosen = {
@@ -417,10 +435,6 @@ async def on_devcluster(history: History) -> AsyncIterator[Cluster]:
         client = await enter(User(config, TEAM))
         await define(client)
         control = Operator(client, name="control-plane", probes=None, signals=False)
-        seen, machines = control.cache(POD), control.cache(NODE)
-        claims, events = control.cache(PERSISTENT_VOLUME_CLAIM), recorder(control, "default-scheduler")
-        scheduler = Scheduler(client, seen, machines, claims, events, control.clock)
-        control.add(scheduler.controller())
         control.add(Accounts(client, control.cache(NAMESPACE), server.ca_pem).controller())
         await enter(running(control))
         await new_namespace(client, TEAM)

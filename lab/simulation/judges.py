@@ -52,6 +52,9 @@ DROPPED: Final = frozenset(
 TOKEN: Final = "elasticjob.dlrover/token"
 UID: Final = re.compile(r"uid-\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+ADDRESS: Final = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
+INJECTED: Final = "kube-api-access-"
+"""The volume of the service account, which the server adds."""
 Objects = Mapping[str, Manifest]
 """By kind and name."""
 Stage = Callable[[History], AbstractAsyncContextManager[Cluster]]
@@ -117,7 +120,7 @@ def seen(every: Callable[[Kind[Any]], list[Manifest]], namespace: str = TEAM) ->
 
 def _normal(kind: Kind[Any], found: Manifest, namespace: str) -> Manifest:
     text = json.dumps({name: value for name, value in found.items() if name not in ("apiVersion", "kind")})
-    text = TIME.sub("TIME", UID.sub("UID", text.replace(namespace, TEAM)))
+    text = ADDRESS.sub("ADDRESS", TIME.sub("TIME", UID.sub("UID", text.replace(namespace, TEAM))))
     made: Manifest = _without(json.loads(text))
     if kind.resource == POD.resource:
         states = found.get("status", {}).get("containerStatuses") or ()
@@ -133,7 +136,13 @@ def _normal(kind: Kind[Any], found: Manifest, namespace: str) -> Manifest:
 def _without(found: Any) -> Any:
     if isinstance(found, dict):
         return {name: _without(value) for name, value in found.items() if name not in DROPPED}
-    return [_without(each) for each in found] if isinstance(found, list) else found
+    if isinstance(found, list):
+        return [_without(each) for each in found if not _is_injected(each)]
+    return found
+
+
+def _is_injected(found: Any) -> bool:
+    return isinstance(found, dict) and str(found.get("name", "")).startswith(INJECTED)
 
 
 def _like(model: Any, found: Any) -> Any:
