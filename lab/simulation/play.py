@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
@@ -20,9 +20,8 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NODE
-from lab.simulation.acts import ACTS, Act, draw_job
-from lab.simulation.connection import Write
+from lab.simulation.acts import ACTS, Act, Place, draw_job
+from lab.simulation.connection import Strike, Write
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
 from lab.simulation.truths import TRUTHS, Truth, plans_are_over
@@ -85,6 +84,17 @@ def _weighed(chance: Random, rows: Sequence[Any]) -> Any:
 # playing
 
 
+class Stage(Place, Protocol):
+    """Where a history is played."""
+
+    history: History
+    broken: list[str]
+    strikes: dict[tuple[str, int], Strike]
+
+    @property
+    def time(self) -> float: ...
+
+
 def play(
     history: History, truths: Sequence[Truth] = TRUTHS, *, ends: bool = True, verbose: bool = False
 ) -> Outcome:
@@ -103,8 +113,9 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
     with _crashes(world):
         world.start()
         try:
-            await _happens(world)
-            _heal(world)
+            await happens(world)
+            heal(world)
+            world.kueue_starts()
             await _rest(world)
             if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
                 await asyncio.sleep(PLAN_PATIENCE)
@@ -139,8 +150,9 @@ def _crashes(world: World) -> Iterator[None]:
         root.removeHandler(handler)
 
 
-async def _happens(world: World) -> None:
+async def happens(world: Stage) -> None:
     deeds = list[asyncio.Task[None]]()
+    """Have all happen that a history says, at its time."""
     for line in world.history.lines:
         await asyncio.sleep(line.at - world.time)
         _look(world)
@@ -152,7 +164,7 @@ async def _happens(world: World) -> None:
     await asyncio.gather(*deeds)
 
 
-def _applied(line: Line, do: Callable[..., Any], world: World) -> Any:
+def _applied(line: Line, do: Callable[..., Any], world: Stage) -> Any:
     try:
         return do(world, **line.given)
     except TypeError as error:
@@ -161,7 +173,7 @@ def _applied(line: Line, do: Callable[..., Any], world: World) -> Any:
         raise
 
 
-def _look(world: World) -> None:
+def _look(world: Stage) -> None:
     if world.broken:
         raise _Wrong(f"at {world.broken[0]}")
 
@@ -172,16 +184,13 @@ def _raise(world: World, when: str, truths: Iterable[Truth], judge: Callable[[Tr
         raise _Wrong(f"{when}: {'; '.join(wrong)}")
 
 
-def _heal(world: World) -> None:
+def heal(world: Stage) -> None:
     """Nothing more goes wrong."""
     world.note("--- all is well from now on")
     world.strikes.clear()
-    world.kueue_starts()
     for name in MACHINES:
         world.find(name)
-        machine = world.there(NODE, name)
-        if machine and machine.get("spec", {}).get("unschedulable"):
-            world.server.change(NODE, machine, spec={})
+        world.cordon(name, False)
 
 
 async def _rest(world: World) -> None:

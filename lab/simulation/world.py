@@ -50,6 +50,12 @@ OURS: Final = ("operator", BRAIN)
 TRAINS: Final = "simulation/trains"
 """The annotation of a job of which masters and agents are programs."""
 ENDLESS: Final = 100_000
+UNSCHEDULABLE: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0 nodes fit",
+}
 ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -128,10 +134,10 @@ class World(cluster.World):
 
     def drawn(self, *about: object) -> Random:
         """Return what is drawn from for one thing."""
-        return Random(f"{self.history.seed} {about}")
+        return self.history.drawn(*about)
 
     def _later(self, least: float, most: float, call: Callable[..., object], *given: Any) -> None:
-        delay = self.drawn(call.__name__, *given).uniform(least, most)
+        delay = self.drawn(call.__name__, *given[:1]).uniform(least, most)
         asyncio.get_running_loop().call_later(delay, call, *given)
 
     # programs
@@ -231,11 +237,6 @@ class World(cluster.World):
             self._process.kill()
             self._end(self._process)
 
-    def nth(self, what: str) -> int:
-        """Count something, for a name."""
-        self._numbers[f"nth {what}"] += 1
-        return self._numbers[f"nth {what}"]
-
     # the book of writes
 
     def enter(self, program: str, controller: str, verb: str, kind: str, name: str) -> Write:
@@ -267,30 +268,19 @@ class World(cluster.World):
         pod = self._pod(name, uid)
         if pod is None or pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
             return
-        if not (machines := self._with_room(pod)):
+        if not (machines := with_room(pod, self.server.every(POD), self.server.every(NODE))):
             self._unschedulable(pod)
             asyncio.get_running_loop().call_later(1.5, self._starts, name, uid)
             return
-        chosen = self.drawn("place", name, uid).choice(machines)
-        pod = pods.start(self.server, pod, chosen["metadata"]["name"])
+        chosen = self.drawn("place", name).choice(sorted(each["metadata"]["name"] for each in machines))
+        pod = pods.start(self.server, pod, chosen)
         self.runs(pod)
 
-    def _with_room(self, pod: Manifest) -> list[Manifest]:
-        """The machines on which a pod can be: there is room, and no taint."""
-        used = Counter[str]()
-        for each in self.server.every(POD):
-            if each["status"]["phase"] in ("Pending", "Running"):
-                used[each["spec"].get("nodeName", "")] += _cpu(each)
-        return [
-            each
-            for each in self.server.every(NODE)
-            if not each.get("spec", {}).get("unschedulable")
-            and used[each["metadata"]["name"]] + _cpu(pod) <= 1000 * int(each["status"]["allocatable"]["cpu"])
-        ]
+    def _tells_code(self, name: str) -> bool:
+        return bool(self.drawn("code", name).random() < 0.5)
 
     def _unschedulable(self, pod: Manifest) -> None:
-        why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0 nodes fit"}
-        self.server.change(POD, pod, status={**pod["status"], "conditions": [why]})
+        self.server.change(POD, pod, status={**pod["status"], "conditions": [UNSCHEDULABLE]})
 
     def runs(self, pod: Manifest) -> None:
         """The container of a pod has started."""
@@ -368,7 +358,22 @@ class World(cluster.World):
         if pod and pod["status"]["phase"] == "Running" and self.there(NODE, pod["spec"]["nodeName"]):
             pods.end(self.server, pod, code, message=message)
 
+    def exits(self, pod: Manifest, code: int) -> None:
+        """The container of a pod ends."""
+        pods.end(self.server, pod, code)
+
+    def cordon(self, machine: str, on: bool) -> None:
+        """A machine takes no more pods, or takes some again."""
+        found = self.there(NODE, machine)
+        if found and bool(found.get("spec", {}).get("unschedulable")) != on:
+            self.server.change(NODE, found, spec={"unschedulable": True} if on else {})
+
     # reading
+
+    def next_number(self, what: str) -> int:
+        """The next one of a series, from 1."""
+        self._numbers[what] += 1
+        return self._numbers[what]
 
     def jobs(self) -> list[Manifest]:
         """The jobs in queues."""
@@ -419,6 +424,20 @@ def _is_status(old: Manifest | None, new: Manifest | None) -> bool:
 
 def _uid(found: Manifest | None) -> str:
     return str(found["metadata"]["uid"]) if found else ""
+
+
+def with_room(pod: Manifest, there: list[Manifest], machines: list[Manifest]) -> list[Manifest]:
+    """The machines on which a pod can be, beside those that are there: there is room, and no taint."""
+    used = Counter[str]()
+    for each in there:
+        if each["status"]["phase"] in ("Pending", "Running"):
+            used[each["spec"].get("nodeName", "")] += _cpu(each)
+    return [
+        each
+        for each in machines
+        if not each.get("spec", {}).get("unschedulable")
+        and used[each["metadata"]["name"]] + _cpu(pod) <= 1000 * int(each["status"]["allocatable"]["cpu"])
+    ]
 
 
 @remembered

@@ -282,10 +282,14 @@ class World:
         if pod is None:
             return
         there = self.there(NODE, pod["spec"].get("nodeName", ""))
-        if there is not None and pod["status"]["phase"] == "Running" and self.chance.random() < 0.5:
+        if there is not None and pod["status"]["phase"] == "Running" and self._tells_code(name):
             pod = kubelet.end(self.server, pod, 143)
         if there is not None or not pod["spec"].get("nodeName"):
             self.server.remove(POD, pod, grace=0)
+
+    def _tells_code(self, name: str) -> bool:
+        """Whether a pod that is deleted says how it has ended."""
+        return self.chance.random() < 0.5
 
     # what happens
 
@@ -438,7 +442,7 @@ def spot_flavor() -> Manifest:
 
 def node(name: str) -> Manifest:
     conditions = [{"type": "Ready", "status": "True"}]
-    allocatable = {"cpu": "64", "pods": "110"}
+    allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110"}
     return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": allocatable}}
 
 
