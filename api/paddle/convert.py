@@ -203,12 +203,9 @@ def _pod(job: TrainingJob, instance: Instance, line: str, directory: str = "") -
 def _master(spec: TrainingJobSpec) -> Manifest:
     """Return what the job says about its master's pod, which needs neither its volumes nor its network."""
     sizes = resources(spec.master.resources) if spec.master is not None else {}
-    pod = {
-        "containers": [{"name": "main", "resources": sizes}] if sizes else [],
-        "imagePullSecrets": spec.image_pull_secrets,
-        "nodeSelector": spec.node_selector,
-    }
-    return _without_empty(pod)
+    pod = _without_empty({"imagePullSecrets": spec.image_pull_secrets, "nodeSelector": spec.node_selector})
+    main = _without_empty({"name": "main", "resources": sizes})
+    return {"containers": [main], **pod} if sizes or pod else {}
 
 
 def _env(name: str, spec: TrainingJobSpec) -> list[Manifest]:

@@ -69,6 +69,8 @@ def at(manifest: Any, path: str) -> Any:
         ({"spec/master": {}}, MASTER, None),
         ({"spec/imagePullSecrets": [{"name": "s"}]}, f"{MASTER}/imagePullSecrets", [{"name": "s"}]),
         ({"spec/NodeSelector": {"disk": "ssd"}}, f"{MASTER}/nodeSelector", {"disk": "ssd"}),
+        ({"spec/imagePullSecrets": [{"name": "s"}]}, f"{MASTER}/containers", [{"name": "main"}]),
+        ({"spec/NodeSelector": {"disk": "ssd"}}, f"{MASTER}/containers", [{"name": "main"}]),
         ({"spec/hostNetwork": True}, MASTER, None),
         ({"spec/trainer/passes": 50}, f"{MAIN}/env/4", {"name": "PADDLE_INIT_NUM_PASSES", "value": "50"}),
         ({"spec/fault_tolerant": True}, f"{WORKER}/restartCount", None),
