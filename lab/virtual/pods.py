@@ -1,4 +1,4 @@
-"""What a kubelet says of a pod of one container, on a server in a dict."""
+"""What a kubelet says of a pod, on a server in a dict."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from lab.virtual.server import Server
 
 def start(server: Server, pod: Manifest, machine: str) -> Manifest:
     """Return a pod that runs on a machine, with the resources that it asks for now."""
-    [main] = pod["spec"]["containers"]
     state = {"running": {"startedAt": timestamp(server.clock.now())}}
-    given = {"resources": main["resources"]} if "resources" in main else {}
+    shown = {"ready": True, "state": state}
     status = {
         "phase": "Running",
-        "containerStatuses": [{"name": "main", "ready": True, "state": state, **given}],
+        "containerStatuses": [
+            {**{name: each[name] for name in ("name", "resources") if name in each}, **shown}
+            for each in pod["spec"]["containers"]
+        ],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
     return server.change(POD, pod, spec={**pod["spec"], "nodeName": machine}, status=status)
