@@ -110,23 +110,23 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
     world = World.of(history, truths)
     world.verbose = verbose
     wrong, objects = "", None
-    with _crashes(world):
+    with crashes(world):
         world.start()
         try:
             await happens(world)
             heal(world)
             world.kueue_starts()
-            await _rest(world)
+            await at_rest(world)
             if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
                 await asyncio.sleep(PLAN_PATIENCE)
-                await _rest(world)
+                await at_rest(world)
             _raise(world, "at rest", truths, lambda truth: truth.rest(world))
             objects = {name: list(found.values()) for name, found in world.server.objects.items()}
             if ends:
                 await _delete_all(world)
-                await _rest(world)
+                await at_rest(world)
                 _raise(world, "at the end", truths, lambda truth: truth.gone(world))
-        except _Wrong as error:
+        except Wrong as error:
             wrong = str(error)
         finally:
             world.close()
@@ -135,12 +135,12 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
     )
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """Something is not true."""
 
 
 @contextmanager
-def _crashes(world: World) -> Iterator[None]:
+def crashes(world: World) -> Iterator[None]:
     """A traceback in a log is wrong, too."""
     handler, root = Crashes(world.breaks), logging.getLogger()
     root.addHandler(handler)
@@ -175,13 +175,13 @@ def _applied(line: Line, do: Callable[..., Any], world: Stage) -> Any:
 
 def _look(world: Stage) -> None:
     if world.broken:
-        raise _Wrong(f"at {world.broken[0]}")
+        raise Wrong(f"at {world.broken[0]}")
 
 
 def _raise(world: World, when: str, truths: Iterable[Truth], judge: Callable[[Truth], Iterable[str]]) -> None:
     _look(world)
     if wrong := [f"{truth.name}: {sentence}" for truth in truths for sentence in judge(truth)]:
-        raise _Wrong(f"{when}: {'; '.join(wrong)}")
+        raise Wrong(f"{when}: {'; '.join(wrong)}")
 
 
 def heal(world: Stage) -> None:
@@ -193,12 +193,12 @@ def heal(world: Stage) -> None:
         world.cordon(name, False)
 
 
-async def _rest(world: World) -> None:
+async def at_rest(world: World) -> None:
     """Run on until we write nothing, and nothing else changes either."""
     began = world.time
     while world.time - world.last < QUIET or world.operator is None:
         if world.time - began > LONGEST:
-            raise _Wrong(f"at rest: it never comes to rest: {world.written[-1]}")
+            raise Wrong(f"at rest: it never comes to rest: {world.written[-1]}")
         await asyncio.sleep(5)
         _look(world)
 
