@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Final, Self
 
 Value = str | int | float
@@ -68,6 +69,10 @@ class History:
         if len(lines) > MOST_LINES:
             raise Misspelt(f"{len(lines)} lines: a history has {MOST_LINES} at most")
         return cls(seed, tuple(sorted(lines, key=lambda line: line.at)))
+
+    def drawn(self, *about: object) -> Random:
+        """Return what is drawn from for one thing."""
+        return Random(f"{self.seed} {about}")
 
     def without(self, number: int, many: int = 1) -> Self:
         """Return it without some lines."""
