@@ -165,8 +165,8 @@ def manifest(**given: Any) -> Manifest:
     if policy := {names[name]: given[name] for name in names if name in given}:
         spec["runPolicy"] = policy
     spec |= {"optimizeMode": given["mode"]} if "mode" in given else {}
-    if given.get("trains") == "yes":
-        made["metadata"]["annotations"] = {"simulation/trains": "yes"}
+    if "trains" in given:
+        made["metadata"]["annotations"] = {"simulation/trains": given["trains"]}
     return made
 
 

@@ -49,6 +49,8 @@ BRAIN: Final = "brain"
 OURS: Final = ("operator", BRAIN)
 TRAINS: Final = "simulation/trains"
 """The annotation of a job of which masters and agents are programs."""
+PLAIN: Final = "plain"
+"""Its value where the script ends with each world; with any other the script is elastic."""
 ENDLESS: Final = 100_000
 UNSCHEDULABLE: Final = {
     "type": "PodScheduled",
@@ -310,8 +312,10 @@ class World(cluster.World):
 
     def _training(self, job: str, steps: int) -> Training:
         """What the workers of a job have in common, with as many steps as the newest of them makes."""
-        uid = _uid(self.there(ELASTICJOB, job))
-        found = self.trainings.setdefault(uid, Training(0, lambda why: self.breaks(f"training: {why}")))
+        about = (self.there(ELASTICJOB, job) or {}).get("metadata", {})
+        plain = about.get("annotations", {}).get(TRAINS) == PLAIN
+        made = Training(0, lambda why: self.breaks(f"training: {why}"), plain=plain)
+        found = self.trainings.setdefault(about.get("uid", ""), made)
         found.steps = steps
         return found
 
