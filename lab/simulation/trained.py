@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.api.v1alpha1.elasticjob import Phase
+from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
+from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job
@@ -60,17 +61,19 @@ def untrue_end(job: Job, found: Manifest) -> list[str]:
 
     A member that entered the lineage after all that finished held nothing that they did not.
     """
-    phase, name, verdict = found.get("status", {}).get("phase", ""), job.spec.job, job.verdict
+    status, name, verdict = found.get("status", {}), job.spec.job, job.verdict
+    phase, completed = status.get("phase", ""), status.get("completionTime")
     members = job.world.members if job.world else ()
     done = {node.name for node in job.nodes.values() if node.has_succeeded}
     eldest = min((each.since for each in members if each.node in done), default=0)
     late, leads = [each for each in members if each.node not in done], job.spec.leader in done
     missing = [each.node for each in late if each.since <= eldest or not eldest]
+    was_over = verdict is not None and completed is not None and completed < timestamp(verdict.at)
     wrong = []
-    if verdict and phase != verdict.end.value:
+    if verdict and phase != verdict.end.value and not was_over:  # as by its deadline
         wrong.append(f"job {name} is {phase or 'new'}, and the verdict is {verdict.end}: {verdict.message}")
     if phase == Phase.SUCCEEDED and missing and not leads:
         wrong.append(f"job {name} has succeeded without {', '.join(missing)}")
-    if members and not late and phase != Phase.SUCCEEDED:
+    if members and not late and phase not in FINISHED:
         wrong.append(f"all nodes of job {name} have finished, and it is {phase or 'new'}")
     return wrong
