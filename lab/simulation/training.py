@@ -41,13 +41,14 @@ class Training:
         self._breaks = breaks
         self._last: list[Worker] = []
         self._there: dict[int, list[Worker]] = {}
-        self._broken = set[int]()
+        self._workers: list[Worker] = []
+
+    def begin(self, worker: Worker) -> None:
+        """A worker has started."""
+        self._workers = [*(each for each in self._workers if not each.is_over), worker]
 
     def arrive(self, worker: Worker) -> None:
         """A worker is at the end of its step, which is made once all of its world are."""
-        if worker.round in self._broken:
-            worker.lose_peer()
-            return
         there = self._there.setdefault(worker.round, [])
         there.append(worker)
         if len(there) < worker.size:
@@ -67,9 +68,8 @@ class Training:
 
     def reset(self, worker: Worker) -> None:
         """The connections of a worker to its world are closed: elastic scripts wait for their agents then."""
-        if self.plain and worker.round:
-            self._broken.add(worker.round)
-            for each in self._there.pop(worker.round, []):
+        for each in self._workers if self.plain else ():
+            if each.round == worker.round and not each.is_over:
                 each.lose_peer()
 
 
@@ -89,6 +89,7 @@ class Worker:
         self._emit, self._slot, self._clock, self._training = emit, slot, clock, training
         self.round, self.size = (enter.round, enter.size) if enter else (0, 0)
         self.interrupted = self.is_over = False
+        training.begin(self)
         self._timer: Timer = clock.call_later(starts, self._make_a_step if enter else self._be_ready)
 
     def tell(self, message: FromAgent) -> None:
