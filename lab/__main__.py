@@ -191,7 +191,6 @@ def simulate(
     results: Annotated[Path | None, typer.Option(help="With --mutants: what is kept of a run.")] = None,
 ) -> None:
     """Play the whole control plane in virtual time: acts, faults, truths. Ends with 1 if a history is wrong."""
-    from lab.simulation import edits as of_edits
     from lab.simulation import judges, report
     from lab.simulation import mutants as bugs
 
@@ -206,9 +205,11 @@ def simulate(
         elif crashes:
             code = report.crash_everywhere(to)
         elif edits:
-            code = of_edits.edits((), seed, 20, to)
+            from lab.simulation.edits import edits as judge_edits
+
+            code = judge_edits((), seed, 20, to)
         elif judge:
-            code = judges.judge(judge, histories, seed, 8, to)
+            code = int(not judges.judge(judge, histories, seed))
         else:
             code = report.simulate(seed, histories, truths, to, long, first)
     except (ValueError, OSError) as error:
