@@ -23,6 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -161,6 +162,7 @@ def _read_condition(value: Any) -> Condition:
     )
 
 
+@lru_cache(1024)  # conditions are written anew with each status
 def _seconds(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
