@@ -171,8 +171,9 @@ class Caches:
 
         A change of a Service causes no pass: a restarted operator finds it by the objects that go later.
         """
+        owner = _owner_key(kind.name, key)
         for made in self._kinds:
-            for meta in made.metas(OWNER, _owner_key(kind.name, key)):
+            for meta in made.metas(OWNER, owner):
                 yield made.kind, meta
 
     def meta(self, kind: Kind[Any], key: Key) -> Meta | None:
