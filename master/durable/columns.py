@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -102,9 +103,14 @@ def _with_world(saved: _Snapshot, world: World, nodes: Sequence[Node]) -> _Snaps
     return msgspec.structs.replace(saved, world=whole, members=columns, places=places, own=own)
 
 
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)  # it reads annotations anew each time
+
+
 def _columns(kind: type[Row], rows: Sequence[Row]) -> Columns:
     columns: Columns = {}
-    for field in msgspec.structs.fields(kind):
+    for field in _fields(kind):
         values = [getattr(row, field.name) for row in rows]
         if all(value == values[0] for value in values):
             values = values[:1]
