@@ -215,9 +215,9 @@ class Cache(Generic[T]):
 
     def _decode(self, item: Item) -> T:
         identity = self._identity(item)
-        if identity in self._decoded:
+        if (known := self._decoded.get(identity)) is not None:
             self._decoded.move_to_end(identity)
-            return self._decoded[identity]
+            return known
         try:
             found = self._decoder(item.raw)
         except ValueError as error:

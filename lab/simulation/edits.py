@@ -33,12 +33,11 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
 from lab.build import manifests
-from lab.simulation import kinds
 from lab.simulation.fields import ROWS, Edit, edits_of
 from lab.simulation.history import History
 from lab.simulation.play import Wrong, at_rest, crashes
 from lab.simulation.world import World
-from lab.virtual.cluster import TEAM
+from lab.virtual.cluster import TEAM, dijob, job, training
 from lab.virtual.loop import run
 
 DEEP: Final = 0.1
@@ -326,7 +325,14 @@ def _asks_for_an_aggregator(world: World) -> None:
         world.server.put(POD, pods.pod(read, di.Role.AGGREGATOR, "d-aggregator", pods.Server(), template))
 
 
-JOB: Final = kinds.job("a", strategy="Allreduce")
+JOB: Final = manifests.changed(job("a", "", 2, 1, 4, master=True), {"spec/distributionStrategy": "Allreduce"})
+PLAN: Final = {
+    "metadata/name": "p",
+    "metadata/namespace": TEAM,
+    "spec/ownerJob": "a",
+    "spec/manualScaling": True,
+}
+PLAYERS: Final = dijob("d", "")
 SUBJECTS: Final = (
     Subject(ELASTICJOB, JOB, suspends=True),
     Subject(
@@ -335,10 +341,13 @@ SUBJECTS: Final = (
         ((ELASTICJOB, JOB),),
         is_made_for=True,
     ),
-    Subject(SCALEPLAN, kinds.plan("p", "a"), ((ELASTICJOB, JOB),)),
-    Subject(TRAININGJOB, kinds.training("t")),
-    Subject(DIJOB, kinds.dijob("d"), used=_asks_for_a_collector),
+    Subject(SCALEPLAN, manifests.changed(manifests.PLAN, PLAN), ((ELASTICJOB, JOB),)),
+    Subject(TRAININGJOB, training("t", 2, 4)),
+    Subject(DIJOB, PLAYERS, used=_asks_for_a_collector),
     Subject(
-        AGGREGATORCONFIG, kinds.aggregators(), ((DIJOB, kinds.dijob("d")),), used=_asks_for_an_aggregator
+        AGGREGATORCONFIG,
+        manifests.changed(manifests.AGGREGATORCONFIG, {"metadata/namespace": TEAM}),
+        ((DIJOB, PLAYERS),),
+        used=_asks_for_an_aggregator,
     ),
 )

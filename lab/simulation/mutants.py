@@ -150,7 +150,7 @@ def by_command(histories: int, seed: int) -> Try:
 
     def trial(mutant: Mutant, seconds: float) -> Trial | None:
         numbers = ["--histories", str(histories), "--seed", str(seed)]
-        command = [sys.executable, "-m", __spec__.name, mutant.name, "simulate", *numbers]
+        command = [sys.executable, "-m", __spec__.name, mutant.name, "simulate", "--first", *numbers]
         began = time.monotonic()
         try:
             ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)

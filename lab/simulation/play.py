@@ -224,7 +224,7 @@ async def _delete_all(world: World) -> None:
 
 def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150) -> Outcome:
     """Return a history with fewer lines and smaller numbers in which the same truth is broken."""
-    name, left = _truth(outcome.wrong), tries
+    name, left = truth_of(outcome.wrong), tries
     for ways in (History.shorter, History.simpler):
         again = True
         while again and left:
@@ -232,7 +232,7 @@ def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150)
             for candidate in ways(outcome.history):
                 left -= 1
                 found = play(candidate, truths)
-                if found.wrong and _truth(found.wrong) == name:
+                if found.wrong and truth_of(found.wrong) == name:
                     outcome, again = found, True
                     break
                 if not left:
@@ -240,7 +240,7 @@ def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150)
     return outcome
 
 
-def _truth(wrong: str) -> str:
+def truth_of(wrong: str) -> str:
     """The name of the truth of a sentence: what stands before its second colon."""
     return ":".join(wrong.split(":")[:2]).partition(": ")[2] or wrong
 

@@ -46,19 +46,26 @@ class DIServer(Program):
     ) -> None:
         super().__init__(client, chance, KINDS, clock, behind, seconds)
         caches = Caches(*(self.caches[kind.resource] for kind in KINDS))
-        recorder = cast(Recorder, Nobody())
+        recorder, suffixes = cast(Recorder, Nobody()), Random(chance.random())
+        self._ended = False
         self.service = service_of(
             self.client,
             caches,
             Settings(),
             self.clock,
             recorder,
-            lambda: "".join(chance.choices(LETTERS, k=5)),
+            lambda: "".join(suffixes.choices(LETTERS, k=5)),
         )
         self.begin(())
 
+    def cancel(self) -> None:
+        self._ended = True
+        super().cancel()
+
     async def call(self, name: str, body: bytes) -> bool:
         """Carry out a call; returns whether its caller gets a response, after which it does not ask again."""
+        if self._ended:
+            return False
         work = asyncio.create_task(self._call(name, body))
         self._tasks.append(work)
         await asyncio.wait((work,))
@@ -81,7 +88,7 @@ class DIServer(Program):
         digest = digest_of(name, question.asked)
         call = Call(digest[:24] + service.random_suffix(), digest)
         await service.carry_out(caller, question, call)
-        await service.writer.note_delivery(caller.job, call)
+        self._tasks.append(asyncio.create_task(service.writer.note_delivery(caller.job, call)))
 
 
 Found = Callable[[], DIServer | None]

@@ -106,6 +106,7 @@ class Verbs(ABC):
         made = self.server.begin(kind, {**rest, "metadata": about})
         made = await self.server.admit(kind, None, made, "", self.user)
         if dry_run:
+            await self.answered()
             return _read(kind, made)
         return await self._written(kind, self.server.add(kind, made))
 

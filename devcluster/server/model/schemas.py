@@ -118,10 +118,10 @@ def members(schema: Schema) -> Mapping[str, Schema]:
 def member(schema: Schema, name: str) -> Schema | None:
     """The schema of one key of an object, None where the key is unknown."""
     found: Schema | None = (schema.get("properties") or {}).get(name)
+    if found is None and schema.get(EMBEDDED):
+        found = members(schema).get(name)
     if found is not None:
         return found
-    if schema.get(EMBEDDED) and name in members(schema):
-        return members(schema)[name]
     more = schema.get("additionalProperties")
     if isinstance(more, dict):
         return more
