@@ -105,11 +105,6 @@ def _with_world(saved: _Snapshot, world: World, nodes: Sequence[Node]) -> _Snaps
     return msgspec.structs.replace(saved, world=whole, members=columns, places=places, own=own)
 
 
-@cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(kind)  # it reads annotations anew each time
-
-
 def _columns(kind: type[Row], rows: Sequence[Row]) -> Columns:
     columns: Columns = {}
     for field in _fields(kind):
