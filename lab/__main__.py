@@ -202,6 +202,8 @@ def simulate(
         elif mutants:
             trial, names = bugs.by_command(histories, seed), filter(None, mutant.split(","))
             code = bugs.run_mutants(trial, to, names=names, minutes=minutes, results=results)
+        elif first:
+            code = report.find_first(seed, histories, truths, to)
         elif crashes:
             code = report.crash_everywhere(to)
         elif edits:
@@ -211,7 +213,7 @@ def simulate(
         elif judge:
             code = int(not judges.judge(judge, histories, seed))
         else:
-            code = report.simulate(seed, histories, truths, to, long, first)
+            code = report.simulate(seed, histories, truths, to, long)
     except (ValueError, OSError) as error:
         to.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(2) from None

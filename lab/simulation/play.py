@@ -245,10 +245,8 @@ def truth_of(wrong: str) -> str:
     return ":".join(wrong.split(":")[:2]).partition(": ")[2] or wrong
 
 
-def play_many(
-    seeds: Iterable[int], truths: Sequence[Truth], long: bool = False, first: bool = False
-) -> Iterator[Outcome]:
-    """Yield the outcomes of drawn histories; the `first` wrong one is the last then."""
+def play_many(seeds: Iterable[int], truths: Sequence[Truth], long: bool = False) -> Iterator[Outcome]:
+    """Yield the outcomes of drawn histories."""
     gc.freeze()
     gc.disable()
     try:
@@ -257,8 +255,6 @@ def play_many(
             yield replace(outcome, objects=None, written=())
             if number % 10 == 9:
                 gc.collect()
-            if outcome.wrong and first:
-                return
     finally:
         gc.enable()
         gc.unfreeze()

@@ -6,7 +6,8 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ from lab.simulation.mutants import Finding
 from lab.simulation.play import Outcome, play, play_many, shrink, timed, truth_of
 from lab.simulation.truths import TRUTHS, Truth
 
+BEFORE: Final = 300
+"""Drawn histories that are played before crashes at each write, where the first wrong one is looked for."""
 NAMES: Final = re.compile(r"[0-9a-f]{5,}|\b[a-z]+\d+\b|[\d.]+")
 """What differs between two histories that break alike."""
 
@@ -34,18 +37,18 @@ def chosen(only: str) -> tuple[Truth, ...]:
     return tuple(by_name[name] for name in names)
 
 
-def simulate(seed: int, histories: int, truths: Sequence[Truth], to: Console, long: bool, first: bool) -> int:
+def simulate(seed: int, histories: int, truths: Sequence[Truth], to: Console, long: bool) -> int:
     """Play drawn histories, print what is wrong and how it is repeated, and return the exit code."""
     logging.getLogger().setLevel(logging.ERROR)
     alike, passes, cpu, played = Counter[str](), 0, 0.0, 0
     began = time.monotonic()
-    for outcome, seconds in timed(play_many(range(seed, seed + histories), truths, long, first)):
+    for outcome, seconds in timed(play_many(range(seed, seed + histories), truths, long)):
         passes, cpu, played = passes + outcome.passes, cpu + seconds, played + 1
         if outcome.wrong:
             kind = NAMES.sub("#", outcome.wrong)
             alike[kind] += 1
             if alike[kind] == 1:
-                tell(outcome if first else shrink(outcome, truths), to)
+                tell(shrink(outcome, truths), to)
             elif alike[kind] < 5:
                 to.print(f"seed {outcome.history.seed}: alike", highlight=False)
         if played % 500 == 0:
@@ -57,9 +60,35 @@ def simulate(seed: int, histories: int, truths: Sequence[Truth], to: Console, lo
         highlight=False,
         soft_wrap=True,
     )
-    if first and alike:
-        print(Finding(truth_of(outcome.wrong), outcome.history.seed, played), flush=True)
     return int(bool(alike))
+
+
+def find_first(seed: int, histories: int, truths: Sequence[Truth], to: Console) -> int:
+    """Play histories until one is wrong: some that are drawn, crashes at each write, then others.
+
+    The last line says which it was, for `--mutants`; the exit code is 1 then.
+    """
+    logging.getLogger().setLevel(logging.ERROR)
+    wrong = islice(_first(seed, histories, truths), histories)
+    for number, (name, sentence) in enumerate(wrong, 1):
+        if sentence:
+            to.print(f"{name}: {sentence}", highlight=False, markup=False, soft_wrap=True)
+            print(Finding(truth_of(sentence), name, number), flush=True)
+            return 1
+    return 0
+
+
+def _first(seed: int, histories: int, truths: Sequence[Truth]) -> Iterator[tuple[str, str]]:
+    for outcome in play_many(range(seed, seed + BEFORE), truths):
+        yield f"seed {outcome.history.seed}", outcome.wrong
+    for name, text in HISTORIES.items():
+        try:
+            for each in crashes(text):
+                yield f"{name}, crash {each.when} write {each.write.number}", each.wrong
+        except ValueError as error:
+            yield name, str(error)
+    for outcome in play_many(range(seed + BEFORE, seed + histories), truths):
+        yield f"seed {outcome.history.seed}", outcome.wrong
 
 
 def tell(outcome: Outcome, to: Console) -> None:
