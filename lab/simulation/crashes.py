@@ -116,7 +116,7 @@ def _compared(usual: Outcome, found: Outcome) -> str:
     if found.wrong:
         return found.wrong
     unlike = list(differences(normal(usual.objects or {}), normal(found.objects or {})))
-    return f"at rest: {'; '.join(unlike)}" if unlike else ""
+    return f"at rest: as-without-it: {'; '.join(unlike)}" if unlike else ""
 
 
 def table(every: Iterable[Crash]) -> Table:

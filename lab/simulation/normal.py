@@ -26,6 +26,7 @@ HISTORY: Final = frozenset(
         "clusterIP",
         "uid",
         "lastScalePlan",
+        "training",
         "elasticjob.dlrover/folded-changes",
         "elasticjob.dlrover/folded-plan",
         "elasticjob.dlrover/repeats",
