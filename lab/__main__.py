@@ -190,7 +190,7 @@ def simulate(
     minutes: Annotated[float, typer.Option(help="With --mutants: at most so long.")] = 120.0,
     results: Annotated[Path | None, typer.Option(help="With --mutants: what is kept of a run.")] = None,
 ) -> None:
-    """Play the whole control plane in virtual time: acts, faults, truths. Ends with 1 if a history is wrong."""
+    """Play the whole control plane in virtual time; ends with 1 if a history is wrong."""
     from lab.simulation import judges, report
     from lab.simulation import mutants as bugs
 

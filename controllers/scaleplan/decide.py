@@ -288,7 +288,7 @@ def _carry_out(
         ended = ending("NothingToChange", (End(plan, PlanPhase.SUCCEEDED, "NothingToChange", said),), now)
         if folded.asked.get(WORKER, resource.spec.replicas) == resource.spec.replicas:
             return ended
-        # its bounds have brought the job there before the plan was seen: an earlier request is over all the same
+        # the job's bounds have brought it there before the plan was seen: an earlier request is over
         return replace(ended, groups=((_write(seen, folded, plan, asked),), *ended.groups))
     sentence = "; ".join(folded.changes) + why
     start = begin(plan, folded.changes, now)

@@ -95,7 +95,10 @@ class Crash:
 
 
 def crashes(text: str, back: float = 1.0, program: str = "operator") -> Iterator[Crash]:
-    """Yield what a crash before and after each write of a history leads to. Raises ValueError if it is wrong."""
+    """Yield what a crash before and after each write of a history leads to.
+
+    Raises ValueError for a history that is wrong without a crash.
+    """
     history = History.parse(text)
     usual = play(history, ends=False)
     if usual.wrong:

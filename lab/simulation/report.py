@@ -27,7 +27,7 @@ NAMES: Final = re.compile(r"[0-9a-f]{5,}|\b[a-z]+\d+\b|[\d.]+")
 
 
 def chosen(only: str) -> tuple[Truth, ...]:
-    """Return the truths of names with commas between them; all without. Raises ValueError for another name."""
+    """Return the truths of names with commas between them, all without. Raises ValueError."""
     if not only:
         return TRUTHS
     by_name = {truth.name: truth for truth in TRUTHS}
@@ -54,7 +54,7 @@ def simulate(seed: int, histories: int, truths: Sequence[Truth], to: Console, lo
         if played % 500 == 0:
             to.print(f"{played} histories, {alike.total()} wrong", style="dim", highlight=False)
     to.print(
-        f"{played - alike.total()} of {played} histories are right; {passes} passes in {cpu:.0f} CPU seconds: "
+        f"{played - alike.total()} of {played} histories are right; {passes} passes in {cpu:.0f} CPU s: "
         f"{passes / max(cpu, 1e-9):.0f} passes and {played / max(cpu, 1e-9):.1f} histories a second; "
         f"{time.monotonic() - began:.0f} s in all",
         highlight=False,
@@ -119,7 +119,8 @@ def crash_everywhere(to: Console, names: Iterable[str] = HISTORIES) -> int:
         wrong = [each for each in found if each.wrong]
         to.print(f"{name}: {len(found)} crashes, {len(wrong)} wrong", highlight=False)
         for each in wrong:
-            what = f"{each.when} write {each.write.number}, {each.write.verb} {each.write.kind} {each.write.name}"
+            write = each.write
+            what = f"{each.when} write {write.number}, {write.verb} {write.kind} {write.name}"
             to.print(f"[red]✗ {what}: {escape(each.wrong)}[/]", highlight=False, soft_wrap=True)
         every += found
     to.print(table(every))

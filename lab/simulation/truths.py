@@ -1,7 +1,7 @@
-"""What must be true of the whole control plane: with each change, where nothing changes, and when all is gone.
+"""What must be true of the control plane: with each change, where nothing changes, and when all is gone.
 
-A truth is a row: `step` says what is wrong with a change, `rest` what is wrong where nothing happens any more,
-`gone` what is wrong after everything was deleted. Each sees the objects as the server has them.
+A truth is a row: `step` says what is wrong with a change, `rest` what is wrong where nothing happens any
+more, `gone` what is wrong after everything was deleted. Each sees the objects as the server has them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SOON: Final = 1.0
 WAITING: Final = ("NameTaken", "Refused", "WaitingForQuota")
 """Reasons of what is not as it should be, for which others are to act."""
 LATE: Final = 8.0
-"""Seconds in which a controller may act on what it has read before: its patience with caches, and requests."""
+"""Seconds in which a controller may act on what it has read before: its patience, and requests."""
 
 
 @dataclass(frozen=True)

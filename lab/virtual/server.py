@@ -440,7 +440,7 @@ class Server(Verbs):
         return begun
 
     def _uid(self, *object_: object) -> str:
-        """Return the uid of an object, by its name and by how many have had that: no fault changes another's."""
+        """Return a uid by an object's name and how many have had that: no fault changes another's."""
         self._lives[object_] += 1
         digest = blake2s(f"{object_} {self._lives[object_]}".encode(), digest_size=16).digest()
         return str(UUID(bytes=digest))
