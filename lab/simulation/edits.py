@@ -47,7 +47,7 @@ OF_ONE_STORY: Final = frozenset(
     {"uid", "resourceVersion", "generation", "creationTimestamp", "observedGeneration", "restarts", "token"}
     | {"lastTransitionTime", "lastUpdateTime", "startTime", "clusterIP", "nodeName", "lastScalePlan"}
     | {LABEL_RELAUNCH, names.ASKED_AT, names.TOKEN, names.FOLDED, names.CHANGES, names.RESTARTS, names.MOVES}
-    | {names.REPEATS, "relaunches"}
+    | {names.REPEATS, names.WANTED, "relaunches"}
 )
 """What two objects with the same spec do not share."""
 MARKS: Final = re.compile(rb"uid-\d+|10\.0\.0\.\d+|2026-01-01T[0-9:.]+Z")
