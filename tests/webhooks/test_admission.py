@@ -99,7 +99,8 @@ REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] =
      f"spec.runPolicy.scheduling.queue: the queue cannot change from 'ours' to 'theirs' {WHILE_IT_RUNS}"),
     (elasticjob.WEBHOOK, {**QUEUED, "spec/runPolicy": {"scheduling": {"priorityClassName": "high"}}},
      {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
-     f"spec.runPolicy.scheduling.priorityClassName: in a queue it cannot change from '' to 'high' {WHILE_IT_RUNS}"),
+     "spec.runPolicy.scheduling.priorityClassName: in a queue it cannot change from '' to 'high' "
+     f"{WHILE_IT_RUNS}"),
     (elasticjob.WEBHOOK, {"metadata/labels": {QUEUE_NAME: "ours", PRIORITY_CLASS: "high"}},
      {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
      f"metadata.labels[{PRIORITY_CLASS}]: no class can be added {WHILE_IT_RUNS}; another one may take its "
