@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
@@ -30,12 +30,12 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from lab.simulation import kinds
 from lab.simulation.autoscaler import HPA, GitOps
 from lab.simulation.history import Value
 from lab.simulation.records import records
-from lab.virtual import pods
+from lab.virtual import cluster
 from lab.virtual.cluster import MACHINES, TEAM, job
+from lab.virtual.server import Verbs
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
@@ -59,6 +59,38 @@ OWNED: Final[Mapping[str, Kind[Any]]] = {
         JOBRESOURCE,
     )
 }
+
+
+class Place(Protocol):
+    """Where users and machines act: the world in virtual time, or a cluster."""
+
+    @property
+    def user(self) -> Verbs: ...
+
+    def there(self, kind: Kind[Any], name: str) -> Manifest | None: ...
+
+    def of_job(self, kind: Kind[Any], job: str) -> list[Manifest]:
+        """The objects of a kind that have the label of a job."""
+
+    def next_number(self, what: str) -> int:
+        """The next one of a series, from 1."""
+
+    def note(self, sentence: str) -> None: ...
+
+    async def tries(self, sentence: str, ask: Any) -> None:
+        """Await what a user asks; a refusal is noted."""
+
+    def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
+        """Call something so many seconds later."""
+
+    def exits(self, pod: Manifest, code: int) -> None:
+        """The container of a pod ends."""
+
+    def cordon(self, machine: str, on: bool) -> None: ...
+
+    def lose(self, machine: str) -> None: ...
+
+    def find(self, machine: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -107,7 +139,7 @@ def draw_job(chance: Random, jobs: Jobs) -> Given:
     return drawn
 
 
-async def submit(world: World, **given: Value) -> None:
+async def submit(world: Place, **given: Value) -> None:
     await world.tries(f"submit {given}", world.user.create(ELASTICJOB, manifest(**given)))
 
 
@@ -133,18 +165,18 @@ def manifest(**given: Any) -> Manifest:
     if policy := {names[name]: given[name] for name in names if name in given}:
         spec["runPolicy"] = policy
     spec |= {"optimizeMode": given["mode"]} if "mode" in given else {}
-    if given.get("trains") == "yes":
-        made["metadata"]["annotations"] = {"simulation/trains": "yes"}
+    if "trains" in given:
+        made["metadata"]["annotations"] = {"simulation/trains": given["trains"]}
     return made
 
 
-async def scale(world: World, job: str, workers: int) -> None:
+async def scale(world: Place, job: str, workers: int) -> None:
     patch = {"spec": {"replicas": workers}}
     asked = world.user.merge_patch(ELASTICJOB.untyped(), job, patch, TEAM, subresource="scale")
     await world.tries(f"scale {job} to {workers}", asked)
 
 
-async def edit(world: World, job: str, **fields: Value) -> None:
+async def edit(world: Place, job: str, **fields: Value) -> None:
     """A user changes fields of the role worker."""
     names = {"workers": "replicas", "least": "minReplicas", "most": "maxReplicas", "restarts": "restartCount"}
     worker: Manifest = {names[name]: value for name, value in fields.items() if name in names}
@@ -161,25 +193,25 @@ async def edit(world: World, job: str, **fields: Value) -> None:
         await world.tries(f"edit {job} {fields}", world.user.merge_patch(ELASTICJOB, job, patch, TEAM))
 
 
-async def suspend(world: World, job: str, on: str) -> None:
+async def suspend(world: Place, job: str, on: str) -> None:
     patch = {"spec": {"suspend": on == "yes"}}
     await world.tries(f"suspend {job}: {on}", world.user.merge_patch(ELASTICJOB, job, patch, TEAM))
 
 
-async def delete(world: World, job: str) -> None:
+async def delete(world: Place, job: str) -> None:
     await world.tries(f"delete {job}", world.user.delete(ELASTICJOB, job, TEAM))
 
 
-async def again(world: World, job: str, **given: Value) -> None:
+async def again(world: Place, job: str, **given: Value) -> None:
     """Delete a job, and make another one of its name at once."""
     await delete(world, job)
     await submit(world, job=job, **given)
 
 
-async def plan(world: World, job: str, workers: int, manual: str, cpu: int = 0) -> None:
+async def plan(world: Place, job: str, workers: int, manual: str, cpu: int = 0) -> None:
     """An optimizer, or a user, writes a ScalePlan."""
     size: Manifest = {"replicas": workers} | ({"resource": {"cpu": str(cpu)}} if cpu else {})
-    name = f"{job}-plan-{world.server.version}"
+    name = f"{job}-plan-{world.next_number(f'plan {job}')}"
     kind = "manual" if manual == "yes" else "auto"
     about = {
         "name": name,
@@ -191,22 +223,22 @@ async def plan(world: World, job: str, workers: int, manual: str, cpu: int = 0) 
     await world.tries(f"plan {workers} workers for {job}", made)
 
 
-async def autoscale(world: World, job: str, workers: int) -> None:
+async def autoscale(world: Place, job: str, workers: int) -> None:
     """An autoscaler writes the scale subresource of the JobResource."""
     patch = {"spec": {"replicas": workers}}
     asked = world.user.merge_patch(JOBRESOURCE.untyped(), job, patch, TEAM, subresource="scale")
     await world.tries(f"autoscale {job} to {workers}", asked)
 
 
-async def take_away(world: World, job: str, kind: str) -> None:
+async def take_away(world: Place, job: str, kind: str) -> None:
     """Somebody deletes an object that the operator has made."""
     of = OWNED[kind]
-    for each in world.of_job(of, job) or [e for e in world.server.every(of) if e["metadata"]["name"] == job]:
+    for each in world.of_job(of, job) or filter(None, (world.there(of, job),)):
         name = each["metadata"]["name"]
         await world.tries(f"delete {kind} {name}", world.user.delete(of, name, TEAM))
 
 
-async def squat(world: World, job: str, kind: str) -> None:
+async def squat(world: Place, job: str, kind: str) -> None:
     """Somebody else has an object of a name that the operator would use."""
     name = {"pods": f"{job}-worker-1", "services": job, "jobresources": job}.get(kind, job)
     about = {"name": name, "namespace": TEAM, "labels": {"foreign": "yes"}}
@@ -249,14 +281,14 @@ async def gitops(world: World, **given: Value) -> None:
     look.start()
 
 
-async def train(world: World, name: str, least: int, most: int) -> None:
+async def train(world: Place, name: str, least: int, most: int) -> None:
     """A TrainingJob of PaddlePaddle."""
-    made = kinds.training(name, least=least, most=most)
+    made = cluster.training(name, least, most)
     await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
 
 
-async def dijob(world: World, name: str, queue: str = "") -> None:
-    await world.tries(f"DIJob {name}", world.user.create(DIJOB, kinds.dijob(name, queue=queue)))
+async def dijob(world: Place, name: str, queue: str = "") -> None:
+    await world.tries(f"DIJob {name}", world.user.create(DIJOB, cluster.dijob(name, queue)))
 
 
 async def players(world: World, name: str, many: int) -> None:
@@ -264,7 +296,7 @@ async def players(world: World, name: str, many: int) -> None:
     world.add_players(name, many)
 
 
-async def remove(world: World, kind: str, name: str) -> None:
+async def remove(world: Place, kind: str, name: str) -> None:
     """A user deletes a TrainingJob or a DIJob."""
     of: Kind[Any] = TRAININGJOB if kind == "training" else DIJOB
     await world.tries(f"delete {kind} {name}", world.user.delete(of, name, TEAM))
@@ -273,7 +305,7 @@ async def remove(world: World, kind: str, name: str) -> None:
 # machines and pods
 
 
-def _pods(world: World, job: str, index: int) -> list[Manifest]:
+def _pods(world: Place, job: str, index: int) -> list[Manifest]:
     every = world.of_job(POD, job)
     labels = (each["metadata"]["labels"] for each in every)
     mine = [
@@ -284,29 +316,28 @@ def _pods(world: World, job: str, index: int) -> list[Manifest]:
     return mine
 
 
-async def end_pod(world: World, job: str, index: int, code: int) -> None:
+async def end_pod(world: Place, job: str, index: int, code: int) -> None:
     for each in _pods(world, job, index):
         if each["status"]["phase"] == "Running" and world.there(NODE, each["spec"]["nodeName"]):
             world.note(f"--- {each['metadata']['name']} ends with {code}")
-            pods.end(world.server, each, code)
+            world.exits(each, code)
 
 
-async def delete_pod(world: World, job: str, index: int) -> None:
+async def delete_pod(world: Place, job: str, index: int) -> None:
     for each in _pods(world, job, index):
         name = each["metadata"]["name"]
         await world.tries(f"delete pod {name}", world.user.delete(POD, name, TEAM))
 
 
-async def lose(world: World, machine: str, seconds: float) -> None:
+async def lose(world: Place, machine: str, seconds: float) -> None:
     """A machine is gone, and comes back without its pods."""
     world.note(f"--- machine {machine} is lost")
     world.lose(machine)
     world.at(seconds, world.find, machine)
 
 
-async def cordon(world: World, machine: str, on: str) -> None:
-    if found := world.there(NODE, machine):
-        world.server.change(NODE, found, spec={"unschedulable": on == "yes"})
+async def cordon(world: Place, machine: str, on: str) -> None:
+    world.cordon(machine, on == "yes")
 
 
 # queues

@@ -33,12 +33,11 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
 from lab.build import manifests
-from lab.simulation import kinds
 from lab.simulation.fields import ROWS, TEMPLATE, Edit, edits_of
 from lab.simulation.history import History
 from lab.simulation.play import Wrong, at_rest, crashes
 from lab.simulation.world import World
-from lab.virtual.cluster import TEAM
+from lab.virtual.cluster import TEAM, dijob, job, training
 from lab.virtual.loop import run
 
 DEEP: Final = 0.1
@@ -347,18 +346,22 @@ def _with_all_roles() -> Manifest:
     return manifests.changed(JOB, changes)
 
 
-JOB: Final = kinds.job("a", strategy="Allreduce")
-OF_JOB: Final = manifests.changed(manifests.RESOURCE, {"metadata/name": "a", "spec/selector/name": "a"})
-DI: Final = kinds.dijob("d")
-SERVERS: Final = {"spec/pserver": {"min-instance": 1, "max-instance": 1, "resources": kinds.CORE}}
+JOB: Final = manifests.changed(job("a", "", 2, 1, 4, master=True), {"spec/distributionStrategy": "Allreduce"})
+OF_JOB: Final = {"metadata/name": "a", "spec/selector/name": "a"}
+PLAN: Final = {"metadata/namespace": TEAM, "spec/ownerJob": "a", "spec/manualScaling": True}
+SERVERS: Final = {"spec/pserver": {"min-instance": 1, "max-instance": 1}}
+TRAINING, PLAYERS = training("t", 2, 4), dijob("d", "")
+CONFIG: Final = manifests.changed(manifests.AGGREGATORCONFIG, {"metadata/namespace": TEAM})
 SUBJECTS: Final = (
     Subject(ELASTICJOB, JOB, suspends=True),
     Subject(ELASTICJOB, _with_all_roles(), suspends=True, variant="of all roles"),
-    Subject(ELASTICJOB, kinds.job("a", queue="a"), suspends=True, variant="in a queue"),
-    Subject(JOBRESOURCE, OF_JOB, ((ELASTICJOB, JOB),), is_made_for=True),
-    Subject(SCALEPLAN, kinds.plan("p", "a"), ((ELASTICJOB, JOB),)),
-    Subject(TRAININGJOB, kinds.training("t")),
-    Subject(TRAININGJOB, manifests.changed(kinds.training("t"), SERVERS), variant="with pserver"),
-    Subject(DIJOB, DI, used=_asks_for_a_collector),
-    Subject(AGGREGATORCONFIG, kinds.aggregators(), ((DIJOB, DI),), used=_asks_for_an_aggregator),
+    Subject(ELASTICJOB, job("a", "a", 2, 1, 4), suspends=True, variant="in a queue"),
+    Subject(
+        JOBRESOURCE, manifests.changed(manifests.RESOURCE, OF_JOB), ((ELASTICJOB, JOB),), is_made_for=True
+    ),
+    Subject(SCALEPLAN, manifests.changed(manifests.PLAN, PLAN), ((ELASTICJOB, JOB),)),
+    Subject(TRAININGJOB, TRAINING),
+    Subject(TRAININGJOB, manifests.changed(TRAINING, SERVERS), variant="with pserver"),
+    Subject(DIJOB, PLAYERS, used=_asks_for_a_collector),
+    Subject(AGGREGATORCONFIG, CONFIG, ((DIJOB, PLAYERS),), used=_asks_for_an_aggregator),
 )

@@ -7,11 +7,11 @@ import gc
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
@@ -20,8 +20,8 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NODE
-from lab.simulation.acts import ACTS, Act, draw_job
+from lab.simulation.acts import ACTS, Act, Place, draw_job
+from lab.simulation.connection import Strike, Write
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
 from lab.simulation.truths import TRUTHS, Truth, plans_are_over
@@ -46,11 +46,11 @@ class Outcome:
     history: History
     wrong: str = ""
     passes: int = 0
-    writes: int = 0
     seconds: float = 0.0
     diary: tuple[str, ...] = ()
-    objects: Manifest | None = None
-    """At rest."""
+    objects: Mapping[str, list[Manifest]] | None = None
+    """At rest, by resource."""
+    written: tuple[Write, ...] = ()
 
 
 # drawing
@@ -84,6 +84,17 @@ def _weighed(chance: Random, rows: Sequence[Any]) -> Any:
 # playing
 
 
+class Stage(Place, Protocol):
+    """Where a history is played."""
+
+    history: History
+    broken: list[str]
+    strikes: dict[tuple[str, int], Strike]
+
+    @property
+    def time(self) -> float: ...
+
+
 def play(
     history: History, truths: Sequence[Truth] = TRUTHS, *, ends: bool = True, verbose: bool = False
 ) -> Outcome:
@@ -102,8 +113,9 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
     with crashes(world):
         world.start()
         try:
-            await _happens(world)
-            _heal(world)
+            await happens(world)
+            heal(world)
+            world.kueue_starts()
             await at_rest(world)
             if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
                 await asyncio.sleep(PLAN_PATIENCE)
@@ -119,7 +131,7 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
         finally:
             world.close()
     return Outcome(
-        history, wrong, world.passes, len(world.written), world.time, tuple(world.diary[-400:]), objects
+        history, wrong, world.passes, world.time, tuple(world.diary[-400:]), objects, tuple(world.written)
     )
 
 
@@ -138,8 +150,9 @@ def crashes(world: World) -> Iterator[None]:
         root.removeHandler(handler)
 
 
-async def _happens(world: World) -> None:
+async def happens(world: Stage) -> None:
     deeds = list[asyncio.Task[None]]()
+    """Have all happen that a history says, at its time."""
     for line in world.history.lines:
         await asyncio.sleep(line.at - world.time)
         _look(world)
@@ -151,7 +164,7 @@ async def _happens(world: World) -> None:
     await asyncio.gather(*deeds)
 
 
-def _applied(line: Line, do: Callable[..., Any], world: World) -> Any:
+def _applied(line: Line, do: Callable[..., Any], world: Stage) -> Any:
     try:
         return do(world, **line.given)
     except TypeError as error:
@@ -160,7 +173,7 @@ def _applied(line: Line, do: Callable[..., Any], world: World) -> Any:
         raise
 
 
-def _look(world: World) -> None:
+def _look(world: Stage) -> None:
     if world.broken:
         raise Wrong(f"at {world.broken[0]}")
 
@@ -171,16 +184,13 @@ def _raise(world: World, when: str, truths: Iterable[Truth], judge: Callable[[Tr
         raise Wrong(f"{when}: {'; '.join(wrong)}")
 
 
-def _heal(world: World) -> None:
+def heal(world: Stage) -> None:
     """Nothing more goes wrong."""
     world.note("--- all is well from now on")
     world.strikes.clear()
-    world.kueue_starts()
     for name in MACHINES:
         world.find(name)
-        machine = world.there(NODE, name)
-        if machine and machine.get("spec", {}).get("unschedulable"):
-            world.server.change(NODE, machine, spec={})
+        world.cordon(name, False)
 
 
 async def at_rest(world: World) -> None:
@@ -214,7 +224,7 @@ async def _delete_all(world: World) -> None:
 
 def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150) -> Outcome:
     """Return a history with fewer lines and smaller numbers in which the same truth is broken."""
-    name, left = _truth(outcome.wrong), tries
+    name, left = truth_of(outcome.wrong), tries
     for ways in (History.shorter, History.simpler):
         again = True
         while again and left:
@@ -222,7 +232,7 @@ def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150)
             for candidate in ways(outcome.history):
                 left -= 1
                 found = play(candidate, truths)
-                if found.wrong and _truth(found.wrong) == name:
+                if found.wrong and truth_of(found.wrong) == name:
                     outcome, again = found, True
                     break
                 if not left:
@@ -230,25 +240,21 @@ def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150)
     return outcome
 
 
-def _truth(wrong: str) -> str:
+def truth_of(wrong: str) -> str:
     """The name of the truth of a sentence: what stands before its second colon."""
     return ":".join(wrong.split(":")[:2]).partition(": ")[2] or wrong
 
 
-def play_many(
-    seeds: Iterable[int], truths: Sequence[Truth], long: bool = False, first: bool = False
-) -> Iterator[Outcome]:
-    """Yield the outcomes of drawn histories; the `first` wrong one is the last then."""
+def play_many(seeds: Iterable[int], truths: Sequence[Truth], long: bool = False) -> Iterator[Outcome]:
+    """Yield the outcomes of drawn histories."""
     gc.freeze()
     gc.disable()
     try:
         for number, seed in enumerate(seeds):
             outcome = play(draw(seed, long), truths)
-            yield replace(outcome, objects=None)
+            yield replace(outcome, objects=None, written=())
             if number % 10 == 9:
                 gc.collect()
-            if outcome.wrong and first:
-                return
     finally:
         gc.enable()
         gc.unfreeze()

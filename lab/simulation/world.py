@@ -30,7 +30,9 @@ from lab.simulation.connection import Connection, Strike, Write
 from lab.simulation.history import History
 from lab.simulation.master import Master
 from lab.simulation.trained import unsound
+from lab.simulation.training import Training
 from lab.simulation.truths import Change, Truth
+from lab.truths.quota import Object, remembered
 from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
 from lab.virtual.cluster import TEAM
@@ -47,7 +49,15 @@ BRAIN: Final = "brain"
 OURS: Final = ("operator", BRAIN)
 TRAINS: Final = "simulation/trains"
 """The annotation of a job of which masters and agents are programs."""
+PLAIN: Final = "plain"
+"""Its value where the script ends with each world; with any other the script is elastic."""
 ENDLESS: Final = 100_000
+UNSCHEDULABLE: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0 nodes fit",
+}
 ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -101,8 +111,12 @@ class World(cluster.World):
     """By the job: the uid of that which has the master."""
     agents: dict[str, tuple[str, Agent]] = field(default_factory=dict)
     """By the pod."""
+    trainings: dict[str, Training] = field(default_factory=dict)
+    """By the uid of the job."""
     looks: list[Looks] = field(default_factory=list)
     """Autoscalers, and tools that apply what git has."""
+    _looks_at: dict[str, list[Truth]] = field(default_factory=dict)
+    """By resource, the truths that look at changes of it."""
     _process: Process | None = None
     _others: list[Process] = field(default_factory=list)
     _numbers: Counter[str] = field(default_factory=Counter)
@@ -122,10 +136,10 @@ class World(cluster.World):
 
     def drawn(self, *about: object) -> Random:
         """Return what is drawn from for one thing."""
-        return Random(f"{self.history.seed} {about}")
+        return self.history.drawn(*about)
 
     def _later(self, least: float, most: float, call: Callable[..., object], *given: Any) -> None:
-        delay = self.drawn(call.__name__, *given).uniform(least, most)
+        delay = self.drawn(call.__name__, *given[:1]).uniform(least, most)
         asyncio.get_running_loop().call_later(delay, call, *given)
 
     # programs
@@ -244,7 +258,9 @@ class World(cluster.World):
         if writer in OURS or not (_is_status(old, new) or writer.startswith("master")):
             self.last = self._now
         change = Change(self.server.writer, resource, old, new)
-        for truth in self.truths:
+        if resource not in self._looks_at:
+            self._looks_at[resource] = [each for each in self.truths if each.looks_at(resource)]
+        for truth in self._looks_at[resource]:
             for sentence in truth.step(self, change):
                 self.breaks(f"{truth.name}: {sentence}")
 
@@ -254,30 +270,19 @@ class World(cluster.World):
         pod = self._pod(name, uid)
         if pod is None or pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
             return
-        if not (machines := self._with_room(pod)):
+        if not (machines := with_room(pod, self.server.every(POD), self.server.every(NODE))):
             self._unschedulable(pod)
             asyncio.get_running_loop().call_later(1.5, self._starts, name, uid)
             return
-        chosen = self.drawn("place", name, uid).choice(machines)
-        pod = pods.start(self.server, pod, chosen["metadata"]["name"])
+        chosen = self.drawn("place", name).choice(sorted(each["metadata"]["name"] for each in machines))
+        pod = pods.start(self.server, pod, chosen)
         self.runs(pod)
 
-    def _with_room(self, pod: Manifest) -> list[Manifest]:
-        """The machines on which a pod can be: there is room, and no taint."""
-        used = Counter[str]()
-        for each in self.server.every(POD):
-            if each["status"]["phase"] in ("Pending", "Running"):
-                used[each["spec"].get("nodeName", "")] += _cpu(each)
-        return [
-            each
-            for each in self.server.every(NODE)
-            if not each.get("spec", {}).get("unschedulable")
-            and used[each["metadata"]["name"]] + _cpu(pod) <= 1000 * int(each["status"]["allocatable"]["cpu"])
-        ]
+    def _tells_code(self, name: str) -> bool:
+        return bool(self.drawn("code", name).random() < 0.5)
 
     def _unschedulable(self, pod: Manifest) -> None:
-        why = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0 nodes fit"}
-        self.server.change(POD, pod, status={**pod["status"], "conditions": [why]})
+        self.server.change(POD, pod, status={**pod["status"], "conditions": [UNSCHEDULABLE]})
 
     def runs(self, pod: Manifest) -> None:
         """The container of a pod has started."""
@@ -298,11 +303,21 @@ class World(cluster.World):
         else:
             steps = int(seconds) or ENDLESS
             ended, chance = partial(self._ends, name, uid), self.drawn("agent", name, uid)
-            agent = Agent(pod, self.master_of, LoopClock(), chance, ENDLESS if code else steps, ended)
+            training = self._training(job, ENDLESS if code else steps)
+            agent = Agent(pod, self.master_of, LoopClock(), chance, training, ended)
             self.agents[name] = uid, agent
             agent.start()
             if code:
                 self.at(seconds, agent.fail, code)
+
+    def _training(self, job: str, steps: int) -> Training:
+        """What the workers of a job have in common, with as many steps as the newest of them makes."""
+        about = (self.there(ELASTICJOB, job) or {}).get("metadata", {})
+        plain = about.get("annotations", {}).get(TRAINS) == PLAIN
+        made = Training(0, lambda why: self.breaks(f"training: {why}"), plain=plain)
+        found = self.trainings.setdefault(about.get("uid", ""), made)
+        found.steps = steps
+        return found
 
     def _trains(self, job: str) -> bool:
         """Whether masters and agents of a job are programs; else their pods only run."""
@@ -347,7 +362,22 @@ class World(cluster.World):
         if pod and pod["status"]["phase"] == "Running" and self.there(NODE, pod["spec"]["nodeName"]):
             pods.end(self.server, pod, code, message=message)
 
+    def exits(self, pod: Manifest, code: int) -> None:
+        """The container of a pod ends."""
+        pods.end(self.server, pod, code)
+
+    def cordon(self, machine: str, on: bool) -> None:
+        """A machine takes no more pods, or takes some again."""
+        found = self.there(NODE, machine)
+        if found and bool(found.get("spec", {}).get("unschedulable")) != on:
+            self.server.change(NODE, found, spec={"unschedulable": True} if on else {})
+
     # reading
+
+    def next_number(self, what: str) -> int:
+        """The next one of a series, from 1."""
+        self._numbers[what] += 1
+        return self._numbers[what]
 
     def jobs(self) -> list[Manifest]:
         """The jobs in queues."""
@@ -400,7 +430,22 @@ def _uid(found: Manifest | None) -> str:
     return str(found["metadata"]["uid"]) if found else ""
 
 
-def _cpu(pod: Manifest) -> int:
+def with_room(pod: Manifest, there: list[Manifest], machines: list[Manifest]) -> list[Manifest]:
+    """The machines on which a pod can be, beside those that are there: there is room, and no taint."""
+    used = Counter[str]()
+    for each in there:
+        if each["status"]["phase"] in ("Pending", "Running"):
+            used[each["spec"].get("nodeName", "")] += _cpu(each)
+    return [
+        each
+        for each in machines
+        if not each.get("spec", {}).get("unschedulable")
+        and used[each["metadata"]["name"]] + _cpu(pod) <= 1000 * int(each["status"]["allocatable"]["cpu"])
+    ]
+
+
+@remembered
+def _cpu(pod: Object) -> int:
     """The thousandths of cores that a pod asks for."""
     asked = (
         each.get("resources", {}).get("requests", {}).get("cpu", "0") for each in pod["spec"]["containers"]

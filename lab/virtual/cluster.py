@@ -27,6 +27,7 @@ from elasticjob.controllers.kueue.workload import (
 from elasticjob.kube.errors import KubeError, NotFound, ServerError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
+from lab.build.manifests import ABSENT, TRAINING, changed
 from lab.clusters.plane import queues
 from lab.truths import quota
 from lab.truths.quota import is_true
@@ -281,10 +282,14 @@ class World:
         if pod is None:
             return
         there = self.there(NODE, pod["spec"].get("nodeName", ""))
-        if there is not None and pod["status"]["phase"] == "Running" and self.chance.random() < 0.5:
+        if there is not None and pod["status"]["phase"] == "Running" and self._tells_code(name):
             pod = kubelet.end(self.server, pod, 143)
         if there is not None or not pod["spec"].get("nodeName"):
             self.server.remove(POD, pod, grace=0)
+
+    def _tells_code(self, name: str) -> bool:
+        """Whether a pod that is deleted says how it has ended."""
+        return self.chance.random() < 0.5
 
     # what happens
 
@@ -437,7 +442,7 @@ def spot_flavor() -> Manifest:
 
 def node(name: str) -> Manifest:
     conditions = [{"type": "Ready", "status": "True"}]
-    allocatable = {"cpu": "64", "pods": "110"}
+    allocatable = {"cpu": "64", "memory": "256Gi", "pods": "110"}
     return {"metadata": {"name": name}, "status": {"conditions": conditions, "allocatable": allocatable}}
 
 
@@ -478,6 +483,19 @@ def dijob(name: str, queue: str) -> Manifest:
     about = {"name": name, "namespace": TEAM, **labels}
     spec = {"group": "team", "cleanPodPolicy": "Running", "coordinator": role, "collector": role}
     return {"metadata": about, "spec": spec}
+
+
+def training(name: str, least: int, most: int) -> Manifest:
+    """A TrainingJob of PaddlePaddle, whose trainers ask for a core each."""
+    made = {
+        "metadata/name": name,
+        "metadata/namespace": TEAM,
+        "metadata/uid": ABSENT,
+        "spec/trainer/min-instance": least,
+        "spec/trainer/max-instance": most,
+        "spec/trainer/resources": {"requests": {"cpu": "1"}},
+    }
+    return changed(TRAINING, made)
 
 
 def _told(resource: str, old: Manifest | None, new: Manifest | None) -> str:

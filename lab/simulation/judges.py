@@ -1,0 +1,226 @@
+"""Two judges of virtual time: the same histories on devcluster, and on a control plane with kwok's nodes.
+
+A history is played in virtual time, and then by a judge; what both have in the end is the same but for uids,
+versions, times and generated names. A difference that a judge does not repeat is unsteady: time decides it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from random import Random
+from typing import Any, Final
+
+import yaml
+
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.views import POD, SECRET
+from lab.simulation.cluster import KINDS, Cluster, on_devcluster
+from lab.simulation.history import History, Line, Value
+from lab.simulation.play import draw, play
+from lab.virtual.cluster import TEAM
+
+ACTS: Final = (
+    *("submit", "scale", "edit", "suspend", "delete", "again", "plan", "autoscale", "train"),
+    *("take-away", "squat", "end-pod", "delete-pod", "lose", "cordon"),
+)
+UNKNOWN: Final = ("trains", "queue", "mode", "cpu")
+"""Fields of lines that name what a judge does not have: masters that train, Kueue, Brain, resizes."""
+SHORTEST: Final = 20.0
+MORE: Final = 2
+"""How often a history is played again that differs."""
+DROPPED: Final = frozenset(
+    {
+        "uid",
+        "resourceVersion",
+        "managedFields",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "observedGeneration",
+    }
+)
+TOKEN: Final = "elasticjob.dlrover/token"
+UID: Final = re.compile(r"uid-\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+ADDRESS: Final = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
+INJECTED: Final = "kube-api-access-"
+"""The volume of the service account, which the server adds."""
+Objects = Mapping[str, Manifest]
+"""By kind and name."""
+Stage = Callable[[History], AbstractAsyncContextManager[Cluster]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a judge says of a history: `difference` is a diff, "" where there is none."""
+
+    history: History
+    difference: str = ""
+    unsteady: bool = False
+    seconds: float = 0.0
+    diary: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        return "unsteady" if self.unsteady else "different" if self.difference else "equal"
+
+
+# drawing
+
+
+def drawn(seed: int) -> History:
+    """Return the history of a seed with what judges know: acts of users and machines, kills, cuts."""
+    chance, made = Random(f"judge {seed}"), draw(seed)
+    lines = [_known(line) for line in made.lines if line.name in ACTS]
+    last = max(line.at for line in lines)
+    lines = [replace(line, at=round(line.at * min(1.0, SHORTEST / max(last, 1.0)), 2)) for line in lines]
+    for _ in range(chance.choice((0, 1, 1, 2))):
+        at = round(chance.uniform(0, min(last, SHORTEST) + 2), 2)
+        lines.append(Line(at, *_fault(chance)))
+    return History(seed, tuple(sorted(lines, key=lambda line: line.at)))
+
+
+def _known(line: Line) -> Line:
+    return replace(line, given={name: value for name, value in line.given.items() if name not in UNKNOWN})
+
+
+def _fault(chance: Random) -> tuple[str, dict[str, Value]]:
+    write, back = chance.randint(1, 40), chance.choice((0.05, 1, 3))
+    faults: dict[str, dict[str, Value]] = {
+        "restart": {"back": back},
+        "crash": {"write": write, "when": chance.choice(("before", "after")), "back": back},
+        "cut": {"write": write, "done": chance.choice(("yes", "no"))},
+    }
+    name = chance.choice(sorted(faults))
+    return name, faults[name]
+
+
+# comparing
+
+
+def seen(every: Callable[[Kind[Any]], list[Manifest]], namespace: str = TEAM) -> Objects:
+    """Return the objects of a namespace without what differs from one cluster to another."""
+    return {
+        f"{kind.name} {each['metadata']['name']}": _normal(kind, each, namespace)
+        for kind in KINDS
+        for each in every(kind)
+        if not each["metadata"]["name"].startswith(("kube-root-ca", "default"))
+    }
+
+
+def _normal(kind: Kind[Any], found: Manifest, namespace: str) -> Manifest:
+    text = json.dumps({name: value for name, value in found.items() if name not in ("apiVersion", "kind")})
+    text = ADDRESS.sub("ADDRESS", TIME.sub("TIME", UID.sub("UID", text.replace(namespace, TEAM))))
+    made: Manifest = _without(json.loads(text))
+    if kind.resource == POD.resource:
+        states = found.get("status", {}).get("containerStatuses") or ()
+        codes = [each.get("state", {}).get("terminated", {}).get("exitCode") for each in states]
+        made["status"] = {"phase": found["status"]["phase"], "codes": codes}
+        made["spec"].pop("nodeName", None)
+    made["metadata"].get("annotations", {}).pop(TOKEN, None)
+    if kind.resource == SECRET.resource:
+        made["data"] = sorted(made.get("data", ()))
+    return made
+
+
+def _without(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {name: _without(value) for name, value in found.items() if name not in DROPPED}
+    if isinstance(found, list):
+        return [_without(each) for each in found if not _is_injected(each)]
+    return found
+
+
+def _is_injected(found: Any) -> bool:
+    return isinstance(found, dict) and str(found.get("name", "")).startswith(INJECTED)
+
+
+def _like(model: Any, found: Any) -> Any:
+    """What a server has of a built-in object, without the fields that it adds by default."""
+    if isinstance(model, dict) and isinstance(found, dict):
+        return {name: _like(model[name], found[name]) for name in model if name in found}
+    if isinstance(model, list) and isinstance(found, list) and len(model) == len(found):
+        return [_like(*pair) for pair in zip(model, found, strict=True)]
+    return found
+
+
+def difference(virtual: Objects, real: Objects) -> str:
+    """Return a diff from what virtual time has to what a judge has, "" where they are the same."""
+    ours = tuple(f"{kind.name} " for kind in KINDS if kind.group == ELASTICJOB.group)
+    shown = {
+        name: each if name.startswith(ours) else _like(virtual.get(name), each) for name, each in real.items()
+    }
+    before, after = (yaml.safe_dump(dict(side), width=200).splitlines() for side in (virtual, shown))
+    return "\n".join(unified_diff(before, after, "virtual", "judge", lineterm="", n=4))
+
+
+# judging
+
+
+async def _tried(virtual: Objects, history: History, stage: Stage) -> Verdict:
+    began = time.monotonic()
+    async with stage(history) as cluster:
+
+        def differs() -> str:
+            return difference(virtual, seen(cluster.every, cluster.namespace))
+
+        await cluster.play(lambda: not differs())
+    found = "\n".join((*cluster.broken, differs())).strip()
+    return Verdict(history, found, False, time.monotonic() - began, tuple(cluster.diary))
+
+
+async def _judged(virtual: Objects, history: History, stage: Stage) -> Verdict:
+    """Play a history on a cluster, and again where it differs."""
+    first = await _tried(virtual, history, stage)
+    for _ in range(MORE if first.difference else 0):
+        again = await _tried(virtual, history, stage)
+        if not again.difference:
+            return replace(first, unsteady=True)
+    return first
+
+
+def judge(
+    where: str, histories: int, seed: int, at_once: int = 8, report: Callable[[str], None] = print
+) -> bool:
+    """Have a judge play so many histories; return whether all ends are the same."""
+    logging.disable(logging.CRITICAL)
+    began, expected = time.monotonic(), list[tuple[History, Objects]]()
+    for number in range(seed, seed + histories):
+        outcome = play(drawn(number), (), ends=False)
+        objects = outcome.objects or {}
+        expected.append((outcome.history, seen(lambda kind: objects.get(kind.resource, []))))  # noqa: B023
+    report(f"{histories} histories in virtual time: {time.monotonic() - began:.0f} s")
+    verdicts = asyncio.run(_judge(expected, at_once, report))
+    counts = Counter(each.word for each in verdicts)
+    words = (f"{counts[word]} {word}" for word in ("equal", "different", "unsteady"))
+    report(f"{where}: {len(verdicts)} judged, {', '.join(words)}, {time.monotonic() - began:.0f} s")
+    return not counts["different"]
+
+
+async def _judge(
+    expected: list[tuple[History, Objects]], at_once: int, report: Callable[[str], None]
+) -> list[Verdict]:
+    """Judge as many histories at once."""
+    left, verdicts = iter(expected), list[Verdict]()
+
+    async def lane() -> None:
+        for history, virtual in left:
+            verdicts.append(verdict := await _judged(virtual, history, on_devcluster))
+            report(f"{history.seed}: {verdict.word}, {verdict.seconds:.0f} s")
+            if verdict.difference:
+                report("\n".join((str(history), verdict.difference, *verdict.diary, "")))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(lane())
+    return verdicts
