@@ -223,6 +223,15 @@ def test_a_number_beyond_the_range_stays_as_the_autoscaler_wrote_it() -> None:
     assert rules.follow_what_is_asked(seen(sizes={"worker": 4}, asked={"worker": 9}), NOW) is None
 
 
+def test_a_size_that_somebody_has_asked_for_since_is_not_written_over() -> None:
+    found = seen(sizes={"worker": 2}, asked={"worker": 9})
+    assert found.resource is not None
+    about = msgspec.structs.replace(found.resource.metadata, resource_version="7")
+    newer = replace(found, resource=found.resource.model_copy(update={"metadata": about}))
+    [written_] = manifests(decide(newer, NOW))
+    assert written_["metadata"]["resourceVersion"] == "7"
+
+
 def test_every_rule_has_a_row() -> None:
     assert ROWS.keys() == set(rules.RULES)
 
