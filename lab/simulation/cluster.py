@@ -19,6 +19,7 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.install import install
 from elasticjob.controllers.main import compose, webhooks_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.devcluster.controllers.accounts import Accounts
@@ -47,7 +48,6 @@ from elasticjob.kube.objects.views import (
 )
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import WebhookServer
-from lab.clusters.definitions import define
 from lab.clusters.namespaces import new_namespace
 from lab.clusters.webhooks import heeded
 from lab.running import beside, running
@@ -77,6 +77,8 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
 """What is seen of a namespace: the most telling first."""
 ASIDE: Final = ("/events", "/leases/", "/secrets/elasticjob-operator", "/secrets?")
 """Requests of the operator that are not its controllers'."""
+SEEN: Final = 0.1
+"""Seconds after which a watch has told of a change."""
 STILL: Final = 4.0
 """Seconds without a change after which a cluster may be at rest."""
 QUIET: Final = 50.0
@@ -201,6 +203,11 @@ class Cluster:
             await ask
         except KubeError as error:
             self.note(f"    refused: {error}")
+
+    async def after(self, deed: asyncio.Task[None]) -> None:
+        """Wait until a deed is done, and seen by the next one."""
+        await asyncio.wait({deed})
+        await asyncio.sleep(SEEN)
 
     def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
         asyncio.get_running_loop().call_later(seconds, call, *given)
@@ -433,7 +440,7 @@ async def on_devcluster(history: History) -> AsyncIterator[Cluster]:
         server.add_token("secret", "admin", ["system:masters"])
         config = Config(server.url, ssl.create_default_context(cadata=server.ca_pem), Static("Bearer secret"))
         client = await enter(User(config, TEAM))
-        await define(client)
+        await install(client)
         control = Operator(client, name="control-plane", probes=None, signals=False)
         control.add(Accounts(client, control.cache(NAMESPACE), server.ca_pem).controller())
         await enter(running(control))

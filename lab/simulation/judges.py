@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import yaml
 
+from elasticjob.api.v1alpha1.common import LABEL_RELAUNCH
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, SECRET
@@ -35,7 +36,10 @@ ACTS: Final = (
 )
 UNKNOWN: Final = ("trains", "queue", "mode", "cpu")
 """Fields of lines that name what a judge does not have: masters that train, Kueue, Brain, resizes."""
-SHORTEST: Final = 20.0
+MOST: Final = 10
+SHORTER: Final = 0.5
+APART: Final = 1.5
+"""Seconds between two lines: on a busy machine the operator has seen the first one then."""
 MORE: Final = 2
 """How often a history is played again that differs."""
 DROPPED: Final = frozenset(
@@ -50,9 +54,17 @@ DROPPED: Final = frozenset(
     }
 )
 TOKEN: Final = "elasticjob.dlrover/token"
-UID: Final = re.compile(r"uid-\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
-ADDRESS: Final = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
+WORDS: Final = (
+    (re.compile(r"uid-\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UID"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "TIME"),
+    (re.compile(r"\b\d+\.\d+\.\d+\.\d+\b"), "ADDRESS"),
+    (re.compile(r"\b(\w+-(master|worker)-\d+)-\d+\b"), r"\1"),
+)
+"""What differs from one run to another: the last is how often a pod was made anew, which deletions forget."""
+GIVEN: Final = ("kube-root-ca.crt", "default")
+"""What each namespace has."""
+PASSING: Final = ("Restarting", "Scaling")
+"""Conditions that are there once they were true: as they are in no pass that saw it."""
 INJECTED: Final = "kube-api-access-"
 """The volume of the service account, which the server adds."""
 Objects = Mapping[str, Manifest]
@@ -82,12 +94,13 @@ def drawn(seed: int) -> History:
     """Return the history of a seed with what judges know: acts of users and machines, kills, cuts."""
     chance, made = Random(f"judge {seed}"), draw(seed)
     lines = [_known(line) for line in made.lines if line.name in ACTS]
-    last = max(line.at for line in lines)
-    lines = [replace(line, at=round(line.at * min(1.0, SHORTEST / max(last, 1.0)), 2)) for line in lines]
+    at, spaced = 0.0, list[Line]()
+    for line in lines[:MOST]:
+        at = max(line.at * SHORTER, at + APART) if spaced else 0.0
+        spaced.append(replace(line, at=round(at, 2)))
     for _ in range(chance.choice((0, 1, 1, 2))):
-        at = round(chance.uniform(0, min(last, SHORTEST) + 2), 2)
-        lines.append(Line(at, *_fault(chance)))
-    return History(seed, tuple(sorted(lines, key=lambda line: line.at)))
+        spaced.append(Line(round(chance.uniform(0, at + 2), 2), *_fault(chance)))
+    return History(seed, tuple(sorted(spaced, key=lambda line: line.at)))
 
 
 def _known(line: Line) -> Line:
@@ -110,18 +123,23 @@ def _fault(chance: Random) -> tuple[str, dict[str, Value]]:
 
 def seen(every: Callable[[Kind[Any]], list[Manifest]], namespace: str = TEAM) -> Objects:
     """Return the objects of a namespace without what differs from one cluster to another."""
-    return {
-        f"{kind.name} {each['metadata']['name']}": _normal(kind, each, namespace)
-        for kind in KINDS
-        for each in every(kind)
-        if not each["metadata"]["name"].startswith(("kube-root-ca", "default"))
-    }
+    found = dict[str, Manifest]()
+    for kind in KINDS:
+        for each in sorted(every(kind), key=lambda each: str(each["metadata"]["name"])):
+            made = _normal(kind, each, namespace)
+            name = f"{kind.name} {made['metadata']['name']}"
+            if made["metadata"]["name"] not in GIVEN:
+                found[name if name not in found else f"{name} again"] = made
+    return found
 
 
 def _normal(kind: Kind[Any], found: Manifest, namespace: str) -> Manifest:
     text = json.dumps({name: value for name, value in found.items() if name not in ("apiVersion", "kind")})
-    text = ADDRESS.sub("ADDRESS", TIME.sub("TIME", UID.sub("UID", text.replace(namespace, TEAM))))
+    text = text.replace(namespace, TEAM)
+    for pattern, word in WORDS:
+        text = pattern.sub(word, text)
     made: Manifest = _without(json.loads(text))
+    made["metadata"].get("labels", {}).pop(LABEL_RELAUNCH, None)
     if kind.resource == POD.resource:
         states = found.get("status", {}).get("containerStatuses") or ()
         codes = [each.get("state", {}).get("terminated", {}).get("exitCode") for each in states]
@@ -137,12 +155,13 @@ def _without(found: Any) -> Any:
     if isinstance(found, dict):
         return {name: _without(value) for name, value in found.items() if name not in DROPPED}
     if isinstance(found, list):
-        return [_without(each) for each in found if not _is_injected(each)]
+        return [_without(each) for each in found if not (isinstance(each, dict) and _says_nothing(each))]
     return found
 
 
-def _is_injected(found: Any) -> bool:
-    return isinstance(found, dict) and str(found.get("name", "")).startswith(INJECTED)
+def _says_nothing(found: Manifest) -> bool:
+    passed = found.get("type") in PASSING and found.get("status") == "False"
+    return passed or str(found.get("name", "")).startswith(INJECTED)
 
 
 def _like(model: Any, found: Any) -> Any:
