@@ -7,6 +7,7 @@ real control plane with kwok's nodes. What befalls the operator's requests does 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -49,6 +50,7 @@ from elasticjob.kube.objects.views import (
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import WebhookServer
 from lab.clusters.namespaces import new_namespace
+from lab.clusters.plane import pretended
 from lab.clusters.webhooks import heeded
 from lab.running import beside, running
 from lab.simulation.connection import Strike
@@ -84,6 +86,8 @@ STILL: Final = 4.0
 QUIET: Final = 50.0
 """Seconds without a change after which nothing comes any more."""
 LONGEST: Final = 240.0
+LARGE: Final = {"cpu": "640", "memory": "2560Gi", "pods": "1000"}
+"""A machine of kwok, on which the pods of all histories are."""
 
 
 class Wire(Transport):
@@ -450,3 +454,26 @@ async def on_devcluster(history: History) -> AsyncIterator[Cluster]:
         for name in MACHINES:
             await cluster._joins(name)
         yield cluster
+
+
+@asynccontextmanager
+async def on_plane(config: Config, history: History) -> AsyncIterator[Cluster]:
+    """Lend one history a namespace of a control plane that is set up."""
+    namespace = f"{TEAM}-history-{history.seed}-{secrets.token_hex(3)}"
+    async with User(config, namespace) as client:
+        await new_namespace(client, namespace)
+        try:
+            yield Cluster(history, config, client, namespace, False, settings(namespace))
+        finally:
+            await client.delete(NAMESPACE, namespace)
+
+
+@asynccontextmanager
+async def set_up(config: Config) -> AsyncIterator[None]:
+    """Give a control plane our kinds, webhooks, and machines that kwok keeps."""
+    async with Client(config) as client:
+        await install(client)
+        for name in MACHINES:
+            await client.create(NODE.untyped(), pretended.machine(name, LARGE))
+        async with admission(client):
+            yield
