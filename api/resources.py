@@ -206,6 +206,15 @@ def pod_requests(pod: Mapping[str, Any]) -> Resources:
 
 
 def _by_name(name: str, raw: Raw) -> Amount:
+    return _of_text(name, raw) if isinstance(raw, str) else _parsed(name, raw)
+
+
+@lru_cache(maxsize=4096)  # the same few quantities are parsed on every reconcile
+def _of_text(name: str, text: str) -> Amount:
+    return _parsed(name, text)
+
+
+def _parsed(name: str, raw: Raw) -> Amount:
     try:
         return unit(name).parse(raw)
     except MalformedQuantity as error:
@@ -219,7 +228,7 @@ def _exact(raw: Raw, of: type[Amount]) -> Fraction:
     return _value(text, of.EXAMPLE)
 
 
-@lru_cache(maxsize=4096)  # the same few quantities are parsed on every reconcile
+@lru_cache(maxsize=4096)
 def _value(text: str, example: str) -> Fraction:
     if (found := _SPELLING.fullmatch(text)) is None:
         raise MalformedQuantity(f"{text!r} is not a quantity: write {example}")

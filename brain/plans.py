@@ -113,16 +113,14 @@ class Plans:
         return max((number(n.removeprefix(prefix)) for n in names if n.startswith(prefix)), default=0)
 
     async def _follow(self, job: ElasticJob, history: History, now: datetime) -> None:
-        """Write the plan of the last decision, if it is not written yet; note how it ended, once it has."""
-        if not history.planned or not (last := history.planned[-1]).plan:
-            return
-        if not last.outcome:
+        """Write the plan of the last decision, if it is not written yet; note how plans have ended."""
+        if history.planned and (last := history.planned[-1]).plan and not last.outcome:
             (kept,) = await self.store.decisions_of(job.metadata.uid, 1)
             await self._write(job, kept, now)
-        elif last.outcome == WRITTEN:
-            plan = self.plans.get(Key(job.metadata.namespace, last.plan))
+        for each in history.planned:
+            plan = self.plans.get(Key(job.metadata.namespace, each.plan)) if each.outcome == WRITTEN else None
             if plan and plan.status.phase and plan.status.phase.is_terminal:
-                await self.store.note_end(job.metadata.uid, last.number, plan.status.phase.value)
+                await self.store.note_end(job.metadata.uid, each.number, plan.status.phase.value)
 
     async def _write(self, job: ElasticJob, kept: Record, now: datetime) -> None:
         """Write the plan of a decision, unless that is out of date."""

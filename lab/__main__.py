@@ -170,6 +170,58 @@ def fuzz(
     raise typer.Exit(failed)
 
 
+@app.command()
+def simulate(
+    seed: Annotated[int, typer.Option(help="Of the first history.")] = 0,
+    histories: Annotated[int, typer.Option(min=1, help="How many, a seed each.")] = 2000,
+    long: Annotated[bool, typer.Option("--long", help="Histories of an hour, of 30 to 40 acts.")] = False,
+    only: Annotated[str, typer.Option(help="Truths of lab/simulation/truths.py; all without.")] = "",
+    story: Annotated[
+        Path | None, typer.Option(help="A file with one history to play, with its diary.")
+    ] = None,
+    first: Annotated[bool, typer.Option("--first", help="End at the first wrong history.")] = False,
+    crashes: Annotated[bool, typer.Option("--crashes", help="A crash before and after each write.")] = False,
+    edits: Annotated[
+        bool, typer.Option("--edits", help="Edited objects beside fresh ones, each field.")
+    ] = False,
+    judge: Annotated[str, typer.Option(help="Play them on a cluster, too: devcluster or real.")] = "",
+    mutants: Annotated[bool, typer.Option("--mutants", help="Known bugs, one at a time.")] = False,
+    mutant: Annotated[str, typer.Option(help="With --mutants: these, with commas between them.")] = "",
+    minutes: Annotated[float, typer.Option(help="With --mutants: at most so long.")] = 120.0,
+    results: Annotated[Path | None, typer.Option(help="With --mutants: what is kept of a run.")] = None,
+) -> None:
+    """Play the whole control plane in virtual time; ends with 1 if a history is wrong."""
+    from lab.simulation import judges, report
+    from lab.simulation import mutants as bugs
+
+    to = Console()
+    try:
+        truths = report.chosen(only)
+        if story:
+            code = report.replay(story, truths, to)
+        elif mutants:
+            trial, names = bugs.by_command(histories, seed), filter(None, mutant.split(","))
+            code = bugs.run_mutants(trial, to, names=names, minutes=minutes, results=results)
+        elif first:
+            code = report.find_first(seed, histories, truths, to)
+        elif crashes:
+            code = report.crash_everywhere(to)
+        elif edits:
+            from lab.simulation.edits import edits as judge_edits
+
+            code = judge_edits((), seed, 20, to)
+        elif judge:
+            code = int(not judges.judge(judge, histories, seed))
+        else:
+            code = report.simulate(seed, histories, truths, to, long)
+    except (ValueError, OSError) as error:
+        to.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(code)
+
+
 @app.command("queues")
 def stories_of_queues(
     seed: Annotated[int, typer.Option(help="Of the first story.")] = 0,

@@ -24,7 +24,7 @@ from elasticjob.kube.errors import ConfigError, KubeError
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import POD
 from elasticjob.master.cluster.brain import Brain
-from elasticjob.master.cluster.cluster import Cluster, pods_of, spec_of
+from elasticjob.master.cluster.cluster import Cluster, after_told, pods_of, spec_of
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.durable.store import MANAGER, ConfigMap, File, Nowhere, Store, StoreError, restore
 from elasticjob.master.handlers import nodes
@@ -130,6 +130,7 @@ async def with_client(
         reference = owner_reference(declared, ELASTICJOB, controller=False)
         store = ConfigMap(client, settings.namespace, name, reference)
         job = restore(await _load(store, clock), spec_of(declared, settings.limits), clock.now())
+        job = after_told(job, declared)
         # before a node can join: the first world waits for all pods that run, not for those that came first
         job = nodes.observe(job, await _pods(client, settings, clock), clock.now())
         master = make(job, store)

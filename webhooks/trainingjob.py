@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from elasticjob.api.paddle.convert import notes, problems
+from elasticjob.api.paddle.convert import notes, problems, what_waits
 from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
 from elasticjob.kube.objects.problem import Problem
 from elasticjob.kube.webhook.review import Review, Webhook
@@ -26,7 +26,8 @@ def warn(review: Review[TrainingJob]) -> Sequence[str]:
     if review.new is None or problems(review.new, review.old):
         return ()
     found = [str(each) for each in notes(review.new)]
-    return [*found, CONVERT] if found else []
+    waits = what_waits(review.new, review.old) if review.old is not None else ()
+    return [*map(str, waits), *found, *([CONVERT] if found else [])]
 
 
 WEBHOOK = Webhook(TRAININGJOB, validate=guard(validate), warn=warn)

@@ -15,7 +15,7 @@ from elasticjob.api.diengine.names import CONTAINER, LONGEST_JOB, Role
 from elasticjob.api.diengine.pods import GPU
 from elasticjob.api.resources import Devices, MalformedQuantity
 from elasticjob.api.v1alpha1.checks.advice import queues_take_no_job
-from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE, is_label, label_problems
+from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE, label_problems, volume_problems
 from elasticjob.api.v1alpha1.checks.templates import (
     container_problems,
     image_problems,
@@ -140,18 +140,8 @@ def _name(job: DIJob) -> Iterator[Problem]:
 
 
 def _volumes(job: DIJob) -> Iterator[Problem]:
-    seen = set[str]()
-    for index, volume in enumerate(job.spec.volumes):
-        name = volume.get("name")
-        if not isinstance(name, str) or not name:
-            yield Problem(f"spec.volumes[{index}].name", "is missing: volumes are mounted by their names")
-        elif not is_label(name):
-            what = f"{name!r} is not the name of a volume: write small letters, digits and inner dashes"
-            yield Problem(f"spec.volumes[{index}].name", what)
-        elif name in seen:
-            yield Problem(f"spec.volumes[{index}].name", f"two volumes are called {name}: rename one")
-        else:
-            seen.add(name)
+    yield from volume_problems("spec.volumes", job.spec.volumes)
+    seen = {name for volume in job.spec.volumes if isinstance(name := volume.get("name"), str) and name}
     for path, template in templates(job):
         for index, volume in enumerate((template.get("spec") or {}).get("volumes") or ()):
             if volume.get("name") in seen:

@@ -13,6 +13,8 @@ from typing import Any, Final
 from elasticjob.api.paddle.trainingjob import Instance, TrainingJob, TrainingJobSpec
 from elasticjob.api.roles import MASTER, PS, WORKER
 from elasticjob.api.v1alpha1.checks.advice import queues_take_no_job
+from elasticjob.api.v1alpha1.checks.changes import what_nodes_are_made_from_stays
+from elasticjob.api.v1alpha1.checks.common import volume_problems
 from elasticjob.api.v1alpha1.checks.elasticjob import problems as problems_of_a_job
 from elasticjob.api.v1alpha1.checks.launchers import launcher_of
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy, ElasticJob, OptimizeMode
@@ -106,6 +108,20 @@ def problems(new: TrainingJob, old: TrainingJob | None = None) -> list[Problem]:
     return [Problem("spec", f"its ElasticJob is refused: {each}") for each in problems_of_a_job(converted)]
 
 
+def what_waits(new: TrainingJob, old: TrainingJob) -> list[Note]:
+    """Return what a change of a job that has begun waits for: its nodes are made from one template."""
+    begun = old.status.phase is not None and not old.status.phase.is_terminal
+    jobs = (ElasticJob.model_validate(elasticjob_of(each)) for each in (old, new))
+    if not begun or not [*what_nodes_are_made_from_stays(*jobs)]:
+        return []
+    name = new.metadata.name
+    what = (
+        "takes effect, with all that is changed later, when the ElasticJob is suspended: "
+        f"elasticjob suspend {name}, then elasticjob resume {name}"
+    )
+    return [Note("spec", what)]
+
+
 def notes(job: TrainingJob) -> list[Note]:
     """Return what is accepted without effect, or means something else than in EDL."""
     spec, found = job.spec, list[Note]()
@@ -152,6 +168,7 @@ def _problems(spec: TrainingJobSpec) -> Iterator[Problem]:
     if count > MOST_PORTS or spec.port + count - 1 > 65_535:
         what = f"leads to {count} ports from {spec.port} on: use at most {MOST_PORTS}, up to 65535"
         yield Problem("spec.ports_num", what)
+    yield from volume_problems("spec.volumes", spec.volumes)
     for path, line in _command_lines(spec):
         if _words(line) is None:
             yield Problem(path, "has a quotation mark without its end: close it")
@@ -203,12 +220,9 @@ def _pod(job: TrainingJob, instance: Instance, line: str, directory: str = "") -
 def _master(spec: TrainingJobSpec) -> Manifest:
     """Return what the job says about its master's pod, which needs neither its volumes nor its network."""
     sizes = resources(spec.master.resources) if spec.master is not None else {}
-    pod = {
-        "containers": [{"name": "main", "resources": sizes}] if sizes else [],
-        "imagePullSecrets": spec.image_pull_secrets,
-        "nodeSelector": spec.node_selector,
-    }
-    return _without_empty(pod)
+    pod = _without_empty({"imagePullSecrets": spec.image_pull_secrets, "nodeSelector": spec.node_selector})
+    main = _without_empty({"name": "main", "resources": sizes})
+    return {"containers": [main], **pod} if sizes or pod else {}
 
 
 def _env(name: str, spec: TrainingJobSpec) -> list[Manifest]:

@@ -495,16 +495,18 @@ class ElasticJobSpec(Part):
 
     def range_of(self, role: str) -> Range:
         """The allowed sizes of a role: with chiefs, workers train in multiples of nodeUnit."""
-        bounds = self.roles[role].bounds
+        roles = self.roles
+        bounds = roles[role].bounds
         if role != WORKER or self.node_unit == 1:
             return bounds
-        chiefs = self.roles[CHIEF].initial if CHIEF in self.roles else 0
+        chiefs = roles[CHIEF].initial if CHIEF in roles else 0
         return bounds.but(unit=self.node_unit, beside=chiefs)
 
     @property
     def world(self) -> Range:
         """The allowed numbers of nodes that train together; no bound where a role has none."""
-        bounds = [self.roles[role].bounds for role in self.training_roles]
+        roles = self.roles
+        bounds = [roles[role].bounds for role in self.training_roles]
         known = [each.most for each in bounds if each.most is not None]
         most = max(1, sum(known)) if len(known) == len(bounds) else None
         return Range(least=max(1, sum(each.least for each in bounds)), most=most, unit=self.node_unit)

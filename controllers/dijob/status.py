@@ -29,6 +29,7 @@ REASONS: Final[Mapping[DIJobPhase, str]] = {
     DIJobPhase.SUCCEEDED: "DIJobSucceeded",
     DIJobPhase.FAILED: "DIJobFailed",
 }
+CREATED: Final = "the job is created"
 
 
 def step(seen: Seen) -> Step | None:
@@ -46,7 +47,7 @@ def step(seen: Seen) -> Step | None:
             return _entered(job, entered, sentence) if entered is not phase else None
     if phase is DIJobPhase.RUNNING and not seen.may_run and seen.grant is not None:
         return _entered(job, DIJobPhase.CREATED, f"it waits in {seen.grant.sentence}")
-    return _entered(job, DIJobPhase.CREATED, "the job is created") if phase is None else None
+    return _entered(job, DIJobPhase.CREATED, CREATED) if phase is None else None
 
 
 def status_of(seen: Seen, entered: Step | None, now: datetime, taken: str = "") -> DIJobStatus:
@@ -62,6 +63,8 @@ def status_of(seen: Seen, entered: Step | None, now: datetime, taken: str = "") 
     if phase is not None and phase.is_terminal:
         counts = _lasting_counts(before.replica_status, counts)
     conditions = list(before.conditions)
+    if before.phase is None:  # the coordinator may run: an operator that made it may have died before this
+        conditions = _set(conditions, _created(seen.job), seen.job, now)
     if entered is not None:
         new = DIJobCondition(
             type=entered.phase.value, status=TRUE, reason=entered.reason, message=shorten(entered.sentence)
@@ -99,9 +102,14 @@ def _with_names(
         return _said_anew(conditions, found, seen, now)
     if not any(each.type == type_ and each.reason == NAME_TAKEN for each in conditions):
         return conditions
-    _, reason, message = _entered(seen.job, DIJobPhase.CREATED, "the job is created")
-    found = DIJobCondition(type=type_, status=TRUE, reason=reason, message=message)
-    return _set(conditions, found, seen.job, now)
+    return _set(conditions, _created(seen.job), seen.job, now)
+
+
+def _created(job: DIJob) -> DIJobCondition:
+    entered = _entered(job, DIJobPhase.CREATED, CREATED)
+    return DIJobCondition(
+        type=entered.phase.value, status=TRUE, reason=entered.reason, message=entered.sentence
+    )
 
 
 def _said_anew(

@@ -20,6 +20,8 @@ from elasticjob.controllers.diserver.settings import Settings
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.client.patience import Patience
+from elasticjob.kube.client.recorder import Recorder
+from elasticjob.kube.clock import Clock
 from elasticjob.kube.objects.kinds import Key
 from elasticjob.kube.objects.views import POD
 from elasticjob.kube.operator.operator import Group, Operator
@@ -46,19 +48,31 @@ def compose(
     """Return di-server, not started, and the part of it that listens."""
     operator = Operator(client, settings.namespace, name=NAME, signals=signals, probes=None)
     caches = Caches(operator.cache(DIJOB), operator.cache(POD, labels=OURS), operator.cache(AGGREGATORCONFIG))
+    service = service_of(client, caches, settings, operator.clock, operator.recorder, random_suffix or draw)
+    server = Server(service, operator.metrics.registry, host=settings.host, port=settings.port)
+    operator.add(server, Group.HTTP)
+    return operator, server
+
+
+def service_of(
+    client: Client,
+    caches: Caches,
+    settings: Settings,
+    clock: Clock,
+    recorder: Recorder,
+    random_suffix: Callable[[], str],
+) -> Service:
+    """Return what answers calls, over caches that anything may fill."""
     options = Options(
         Limits(settings.most_per_request, settings.most_per_job, settings.most_gpus),
         Key(settings.agconfig_namespace, settings.agconfig_name),
         settings.namespace,
         settings.local_ports,
     )
-    suffix, patience = random_suffix or draw, Patience(operator.clock)
+    patience = Patience(clock)
     server_info = ServerInfo(settings.url, settings.api_version, settings.key_file is not None)
-    writer = Writer(client, caches.pods, operator.recorder, patience, suffix, server_info)
-    service = Service(client, caches, writer, Access(settings.key_file), patience, suffix, options)
-    server = Server(service, operator.metrics.registry, host=settings.host, port=settings.port)
-    operator.add(server, Group.HTTP)
-    return operator, server
+    writer = Writer(client, caches.pods, recorder, patience, random_suffix, server_info)
+    return Service(client, caches, writer, Access(settings.key_file), patience, random_suffix, options)
 
 
 def draw() -> str:

@@ -99,7 +99,8 @@ class NodesReconciler:
             return Result.again(plan.again_by(left).again_in)
         if held := self.news.hold(key, old, status, now):
             return Result.again(plan.again_by(held).again_in)
-        if seen.job and least and (least.least != old.get("minAvailable") or await self._lost(seen, least)):
+        lost = least is not None and await self._lost(seen, least)
+        if seen.job and least and (lost or least.least != old.get("minAvailable")):
             told = await self.applier.attempt(about, Plan(groups=((written(seen.job, least),),)))
             if told.reason == NAME_TAKEN and told.obstacle is None:  # that of a predecessor goes soon
                 self.applier.tell(about, Note(told.reason, f"evictions are not held: {told.sentence}", True))
@@ -111,7 +112,8 @@ class NodesReconciler:
         await self.applier.write_status(JOBRESOURCE, seen.resource, status, old)
         if note := alteration_event(seen.resource.status, described):
             self.applier.tell(about, note)
-        return Result.again(plan.again_by(self.upkeep.due_in(key, now)).again_in)
+        due = self.upkeep.due_in(key, now) if least else None  # without a budget nothing is looked up
+        return Result.again(plan.again_by(due).again_in)
 
     async def answer(self, resource: JobResource) -> Result:
         """Have a request of a user or a tool carried out, and say what became of it."""

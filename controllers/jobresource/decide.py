@@ -253,8 +253,10 @@ def alterations(seen: Seen, node: Node) -> dict[str, str]:
 
 def _others(seen: Seen, node: Node) -> dict[str, str]:
     """The resources of which a node's pod has another amount than it should."""
-    wanted = seen.resource_of(node.role, node.index)
-    have, want = Resources.parse(node.latest.resource if node.latest else {}), Resources.parse(wanted)
+    wanted, given = seen.resource_of(node.role, node.index), node.latest.resource if node.latest else {}
+    if wanted == given:
+        return {}
+    have, want = Resources.parse(given), Resources.parse(wanted)
     return {name: wanted[name] for name in want if name not in have or have[name] != want[name]}
 
 

@@ -10,7 +10,6 @@ from elasticjob.api.readings import ranges
 from elasticjob.api.v1alpha1.jobresource import JobResourceStatus
 from elasticjob.controllers.nodes.relaunch import Node, Policy, Standing
 
-
 FACTS: Final = ("restarts", "relaunches", "completed_indexes", "failed_indexes")
 
 

@@ -216,10 +216,11 @@ class Queues:
 
         Hardly any pass meets one: only then is the job decoded.
         """
-        metas = self.workloads.metas(JOB, str(key)) if self.workloads.served else ()
+        if not self.workloads.served:
+            return
+        metas, vanished = self.workloads.metas(JOB, str(key)), key in self._vanished
         new = {each.uid for each in metas if each.deletion_timestamp is not None} - self._deleted
-        vanished = key in self._vanished
-        if not self.workloads.served or not (new or vanished or self._leaves):
+        if not (new or vanished or self._leaves):
             return
         job = find(key)
         if job is None or job.metadata.deletion_timestamp is not None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.kube.objects.conditions import TRUE, find, is_true
+from elasticjob.kube.objects.conditions import TRUE, find
 
 COMPLETE: Final = "Complete"
 FAILED: Final = "Failed"
@@ -21,7 +21,7 @@ OPERATOR: Final = "elasticjob"
 
 def is_over(job: ElasticJob) -> bool:
     """Whether the job has succeeded or failed; nothing makes it run again."""
-    return any(is_true(job.status.conditions, type_) for type_ in ENDINGS)
+    return any(each.type in ENDINGS and each.status == TRUE for each in job.status.conditions)
 
 
 def is_ours(job: ElasticJob) -> bool:

@@ -70,6 +70,13 @@ class PodMemo:
     versions: tuple[int, str, str | None]
 
 
+def _keep(lives: dict[str, PodMemo], uid: str, found: PodMemo) -> None:
+    lives.pop(uid, None)
+    lives[uid] = found
+    if len(lives) > MOST_LIVES:
+        del lives[next(iter(lives))]
+
+
 @dataclass(frozen=True)
 class Caches:
     """The kinds that are listed and watched; Secrets and RBAC objects are only read one by one."""
@@ -82,6 +89,7 @@ class Caches:
     machines: Cache[Node]
     taints: tuple[str, ...] = field(default=(), kw_only=True)  # more keys, of machines that end in minutes
     _lives: dict[str, PodMemo] = field(default_factory=dict, kw_only=True, repr=False)
+    _before: dict[str, PodMemo] = field(default_factory=dict, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         self.pods.add_index(MACHINE, _machine)
@@ -99,28 +107,31 @@ class Caches:
         return self._lives_of(self.pods.items_by_index(NAMESAKES, str(job)), now)
 
     def _lives_of(self, pods: Iterable[Item], now: datetime, controller: str = "") -> tuple[Life, ...]:
-        known = filter(None, map(self._life, pods))
+        known = filter(None, map(self.seen, pods))
         lives = (each.life for each in known if not controller or each.controller == controller)
         return tuple(sorted((life.as_of(now) for life in lives if life), key=lambda life: life.name))
 
-    def _life(self, item: Item) -> PodMemo | None:
-        """Return a pod as it is remembered, looked at anew only if the pod or its Node has changed."""
-        known = self._lives.get(item.meta.uid)
-        if known is None or known.versions != self._versions(item, known.machine):
-            known = self._look_at(item)
-        return known
+    def seen(self, item: Item) -> PodMemo | None:
+        """Return a pod as it is remembered, looked at anew only if the pod or its Node has changed.
+
+        Of each pod two versions are remembered: a change of it is shown to several controllers.
+        """
+        for remembered in (self._lives, self._before):
+            known = remembered.get(item.meta.uid)
+            if known and known.versions == self._versions(item, known.machine):
+                return known
+        return self._look_at(item)
 
     def _look_at(self, item: Item) -> PodMemo | None:
         """Read a pod and remember it; None for one that does not fit its model."""
-        self._lives.pop(item.meta.uid, None)
+        if before := self._lives.pop(item.meta.uid, None):
+            _keep(self._before, item.meta.uid, before)
         if (pod := self.pods.fitting(item)) is None:
             return None
         machine = pod.spec.node_name
         versions = self._versions(item, machine)
         found = PodMemo(self.life(pod), controller_uid(pod.metadata), machine, versions)
-        self._lives[item.meta.uid] = found
-        if len(self._lives) > MOST_LIVES:
-            del self._lives[next(iter(self._lives))]
+        _keep(self._lives, item.meta.uid, found)
         return found
 
     def _versions(self, item: Item, machine: str) -> tuple[int, str, str | None]:
@@ -160,8 +171,9 @@ class Caches:
 
         A change of a Service causes no pass: a restarted operator finds it by the objects that go later.
         """
+        owner = _owner_key(kind.name, key)
         for made in self._kinds:
-            for meta in made.metas(OWNER, _owner_key(kind.name, key)):
+            for meta in made.metas(OWNER, owner):
                 yield made.kind, meta
 
     def meta(self, kind: Kind[Any], key: Key) -> Meta | None:

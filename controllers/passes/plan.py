@@ -171,7 +171,8 @@ class Plan:
 
     def again_by(self, delay: timedelta | None) -> Plan:
         """Return this plan, looking again after `delay` at the latest; None changes nothing."""
-        return replace(self, again_in=soonest((self.again_in, delay)))
+        again_in = soonest((self.again_in, delay))
+        return self if again_in == self.again_in else replace(self, again_in=again_in)
 
     def without(self, kind: Kind[Any]) -> Plan:
         """Return this plan without the creations of a kind, and without its events."""

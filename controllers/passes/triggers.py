@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.controllers.nodes.drains import Notice, notices
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
-from elasticjob.controllers.parts.owners import controller_uid, job_name
+from elasticjob.controllers.parts.owners import job_name
 from elasticjob.controllers.passes.conclusions import ENDINGS
 from elasticjob.controllers.passes.observe import MACHINE, Caches
 from elasticjob.kube.cache.cache import Cache
@@ -100,9 +100,9 @@ def life_changed(caches: Caches) -> Predicate:
     """
 
     def relevant(item: Item) -> tuple[str, object]:
-        pod = caches.pods.view(item)
-        life = caches.life(pod)
-        return controller_uid(pod.metadata), life and _DECIDED_BY(life)
+        if (seen := caches.seen(item)) is None:
+            raise Undecodable(f"Pod {item.key} does not fit its model")
+        return seen.controller, seen.life and _DECIDED_BY(seen.life)
 
     return _differs(relevant)
 

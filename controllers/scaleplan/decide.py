@@ -284,13 +284,12 @@ def _carry_out(
         return Plan("ScalePlanStarted", "; ".join(folded.remarks), groups=((write,), (start,)))
     why = f" ({plan.metadata.name}: {plan.spec.reason})" if plan.spec.reason else f" ({plan.metadata.name})"
     if not folded.changes:
-        end = End(
-            plan,
-            PlanPhase.SUCCEEDED,
-            "NothingToChange",
-            "; ".join(("the job is as planned already", *folded.remarks)),
-        )
-        return ending("NothingToChange", (end,), now)
+        said = "; ".join(("the job is as planned already", *folded.remarks))
+        ended = ending("NothingToChange", (End(plan, PlanPhase.SUCCEEDED, "NothingToChange", said),), now)
+        if folded.asked.get(WORKER, resource.spec.replicas) == resource.spec.replicas:
+            return ended
+        # the job's bounds have brought it there before the plan was seen: an earlier request is over
+        return replace(ended, groups=((_write(seen, folded, plan, asked),), *ended.groups))
     sentence = "; ".join(folded.changes) + why
     start = begin(plan, folded.changes, now)
     write = _write(seen, folded, plan, asked)

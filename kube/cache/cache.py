@@ -43,9 +43,14 @@ class Cache(Generic[T]):
         fields: str = "",
         *,
         optional: bool = False,
+        decode: Callable[[bytes], T] | None = None,
     ) -> None:
-        """`optional`: a kind of another system, which the server may not have: then the cache is empty."""
+        """`optional`: a kind of another system, which the server may not have: then the cache is empty.
+
+        `decode` is called in the place of the kind's: for caches that share what they have decoded.
+        """
         self.kind = kind
+        self._decoder = decode or kind.decode
         self.optional = optional
         self._served = not optional
         self.namespace = namespace
@@ -210,11 +215,11 @@ class Cache(Generic[T]):
 
     def _decode(self, item: Item) -> T:
         identity = self._identity(item)
-        if identity in self._decoded:
+        if (known := self._decoded.get(identity)) is not None:
             self._decoded.move_to_end(identity)
-            return self._decoded[identity]
+            return known
         try:
-            found = self.kind.decode(item.raw)
+            found = self._decoder(item.raw)
         except ValueError as error:
             raise Undecodable(f"{self.kind.name} {item.key} does not fit its model: {error}") from error
         if _is_frozen(self.kind.model):

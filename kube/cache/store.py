@@ -108,7 +108,8 @@ class Store:
 
     def indexed(self, name: str, value: str) -> list[Item]:
         """The objects that have `value` in the index `name`. Raises KeyError for an unknown index."""
-        return [self._items[key] for key in self._indexes[name].keys(value)]
+        keys, items = self._indexes[name].keys(value), self._items
+        return [items[key] for key in keys] if keys else []
 
     def count(self, name: str, value: str) -> int:
         """How many objects have `value` in the index `name`. Raises KeyError for an unknown index."""

@@ -70,7 +70,10 @@ class Passes:
 
     def is_due(self, key: str) -> bool:
         """Whether the pauses of this object and of the servers are over."""
-        now, own = self._clock.monotonic(), self._failures.get(key)
+        own = self._failures.get(key)
+        if own is None and not self._away.count:  # as ever: no clock is asked
+            return True
+        now = self._clock.monotonic()
         return not (self._away.count and now < self._away.last) and (own is None or now >= own.last)
 
     def over(self, key: str, about: ObjectReference | None = None) -> AbstractContextManager[None, bool]:
@@ -91,11 +94,13 @@ class Passes:
             self._failed(key, about, error)
 
     def _went_well(self, key: str) -> None:
+        self._failures.pop(key, None)
+        if not self._away.count:
+            return
         quiet = self._clock.monotonic() - self._away.last
-        if self._away.count and (key == self._asked_for or quiet > REMEMBERED):  # others may ask no server
+        if key == self._asked_for or quiet > REMEMBERED:  # others may ask no server
             self._away = self._away.over()
             log.info("the server is back", extra={"loop": self._loop})
-        self._failures.pop(key, None)
 
     def _failed(self, key: str, about: ObjectReference | None, error: Exception) -> None:
         self._count.inc()

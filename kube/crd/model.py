@@ -23,7 +23,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, ClassVar
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from pydantic import (
@@ -42,6 +43,8 @@ from pydantic_core import CoreSchema
 from elasticjob.kube.crd.schemas import MOMENT, RULES, Schema
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest, without_nulls
 from elasticjob.kube.objects.views import Condition, ObjectMeta
+
+T = TypeVar("T")
 
 __all__ = [
     "ATOMIC",
@@ -146,21 +149,22 @@ for _model in (ObjectMeta, Condition):
 
 
 def _read_metadata(value: Any) -> ObjectMeta:
-    return (
-        value
-        if isinstance(value, ObjectMeta)
-        else msgspec.convert(without_nulls(value), ObjectMeta, strict=False)
-    )
+    return value if isinstance(value, ObjectMeta) else _converted(value, ObjectMeta)
 
 
 def _read_condition(value: Any) -> Condition:
-    return (
-        value
-        if isinstance(value, Condition)
-        else msgspec.convert(without_nulls(value), Condition, strict=False)
-    )
+    return value if isinstance(value, Condition) else _converted(value, Condition)
 
 
+def _converted(value: Any, model: type[T]) -> T:
+    """Return a struct of plain JSON; where it does not fit, nulls mean absent."""
+    try:
+        return msgspec.convert(value, model, strict=False)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(value), model, strict=False)
+
+
+@lru_cache(1024)  # conditions are written anew with each status
 def _seconds(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -35,12 +35,13 @@ class LoopWatch:
         self._metrics = metrics
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Look, until cancelled; tasks are counted when they are asked for."""
+        loop = asyncio.get_running_loop()
+        self._metrics.tasks.set_function(lambda: len(asyncio.all_tasks(loop)))
         while True:
             due = self._clock.monotonic() + BEAT
             await self._clock.sleep(BEAT)
             self._metrics.loop_lag.observe(max(0.0, self._clock.monotonic() - due))
-            self._metrics.tasks.set(len(asyncio.all_tasks()))
 
 
 class Probes:

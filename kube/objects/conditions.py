@@ -53,7 +53,10 @@ def shorten(message: str) -> str:
 
 def find(conditions: Iterable[C], type_: str) -> C | None:
     """The condition of that type."""
-    return next((condition for condition in conditions if condition.type == type_), None)
+    for condition in conditions:  # asked so often that a generator would show in profiles
+        if condition.type == type_:
+            return condition
+    return None
 
 
 def is_true(conditions: Iterable[_HasType], type_: str) -> bool:

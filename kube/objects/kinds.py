@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -41,12 +41,12 @@ class Kind(Generic[T]):
     model: type[T]
     namespaced: bool = True
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """`v1` for the core group, `group/version` for all others."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def resource(self) -> str:
         """The name kubectl understands: `pods`, `elasticjobs.elastic.iml.github.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

@@ -30,10 +30,10 @@ from elasticjob.kube.objects.views import (
     SERVICE,
     SERVICE_ACCOUNT,
 )
-from lab.simulation import kinds
 from lab.simulation.autoscaler import HPA, GitOps
 from lab.simulation.history import Value
 from lab.simulation.records import records
+from lab.virtual import cluster
 from lab.virtual.cluster import MACHINES, TEAM, job
 from lab.virtual.server import Verbs
 
@@ -165,8 +165,8 @@ def manifest(**given: Any) -> Manifest:
     if policy := {names[name]: given[name] for name in names if name in given}:
         spec["runPolicy"] = policy
     spec |= {"optimizeMode": given["mode"]} if "mode" in given else {}
-    if given.get("trains") == "yes":
-        made["metadata"]["annotations"] = {"simulation/trains": "yes"}
+    if "trains" in given:
+        made["metadata"]["annotations"] = {"simulation/trains": given["trains"]}
     return made
 
 
@@ -283,12 +283,12 @@ async def gitops(world: World, **given: Value) -> None:
 
 async def train(world: Place, name: str, least: int, most: int) -> None:
     """A TrainingJob of PaddlePaddle."""
-    made = kinds.training(name, least=least, most=most)
+    made = cluster.training(name, least, most)
     await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
 
 
 async def dijob(world: Place, name: str, queue: str = "") -> None:
-    await world.tries(f"DIJob {name}", world.user.create(DIJOB, kinds.dijob(name, queue=queue)))
+    await world.tries(f"DIJob {name}", world.user.create(DIJOB, cluster.dijob(name, queue)))
 
 
 async def players(world: World, name: str, many: int) -> None:

@@ -1,4 +1,4 @@
-"""An agent in virtual time: the decisions and the membership of the real one, and a worker of a few lines."""
+"""An agent in virtual time: decisions and membership of the real one, over a worker of a few lines."""
 
 from __future__ import annotations
 
@@ -9,43 +9,31 @@ from random import Random
 from typing import Final, TypeVar
 
 import aiohttp
+import msgspec
 
 from elasticjob.api.rpc.message import Request
-from elasticjob.api.rpc.nodes import Progress, Report
+from elasticjob.api.rpc.nodes import Report
 from elasticjob.api.rpc.rendezvous import Recovery
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.controllers.parts import names
-from elasticjob.kube.clock import Clock, Timer
+from elasticjob.kube.clock import Clock
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.master.state.errors import RequestError
 from elasticjob.trainer.agent import actions
 from elasticjob.trainer.agent.actions import Action
 from elasticjob.trainer.agent.driver import Driver
-from elasticjob.trainer.agent.group import AskedToLeave, Event, Group, LastSave, Message, ProcessEnd, Terms
+from elasticjob.trainer.agent.group import AskedToLeave, Group, LastSave, Terms
 from elasticjob.trainer.agent.loop import last_calls
 from elasticjob.trainer.agent.script import Script
 from elasticjob.trainer.agent.settings import Place, Settings
 from elasticjob.trainer.agent.shell.membership import Membership
 from elasticjob.trainer.agent.shell.reports import EVERY
 from elasticjob.trainer.agent.shell.tasks import Tasks
-from elasticjob.trainer.link.channel import (
-    Abort,
-    Advance,
-    Boundary,
-    Broken,
-    Enter,
-    FromAgent,
-    FromWorker,
-    Hello,
-    Interrupt,
-    Ready,
-    Stop,
-)
 from elasticjob.trainer.link.master import REJECTIONS, SLACK, MasterClient, MasterError, Rejected
 from lab.simulation.master import Master, loudly
+from lab.simulation.training import PORT, Training, Worker
 
 Answer = TypeVar("Answer")
-PORT: Final = 29400
 GRACE: Final = 30.0  # seconds that Kubernetes gives a pod which asks for none
 
 
@@ -78,69 +66,6 @@ class Line(MasterClient):
             master.cut(self, silently=silently)
 
 
-class Worker:
-    """A process of an elastic script: it makes a step each second, and does what its agent says."""
-
-    STEP = 1.0  # seconds
-
-    def __init__(self, emit: Callable[[Event], None], slot: int, clock: Clock, starts: float) -> None:
-        self._emit, self._slot, self._clock = emit, slot, clock
-        self._round = self._step = self._total = 0
-        self._interrupted = False
-        self._timer: Timer = clock.call_later(starts, self._be_ready)
-
-    def tell(self, message: FromAgent, *, step: int, total: int) -> None:
-        """Hear the agent; `step` is the newest of the job, which rank 0 or a checkpoint gives to all."""
-        match message:
-            case Enter(round=number):
-                self._round, self._interrupted = number, False
-                self._step, self._total = max(self._step, step), total
-                self._next(self.STEP, self._advance)
-            case Interrupt():
-                self._interrupted = True
-            case Abort(round=number):
-                self._next(0.05, lambda: self._say(Broken(round=number, port=PORT)))
-            case Stop():
-                self._next(0.05, lambda: self.exit(0))
-
-    def signal(self, number: signal.Signals) -> None:
-        """Die of a signal."""
-        self._next(0.01, lambda: self.exit(-number))
-
-    def exit(self, code: int) -> None:
-        """End, by a signal if the code is negative."""
-        self.end()
-        self._emit(ProcessEnd(self._slot, code, "RuntimeError: told to" if code > 0 else ""))
-
-    def end(self) -> None:
-        """Vanish."""
-        self._timer.cancel()
-
-    def _be_ready(self) -> None:
-        self._say(Hello())
-        self._say(Ready(port=PORT))
-
-    def _advance(self) -> None:
-        self._step = min(self._step + 1, self._total)
-        is_last = self._step == self._total
-        progress = Progress(step=self._step, total_steps=self._total)
-        self._say(Advance(round=self._round, progress=progress, seconds=self.STEP, ended=is_last))
-        if is_last:
-            self._next(0.05, lambda: self.exit(0))
-        elif self._interrupted:
-            self._say(Boundary(round=self._round, port=PORT))
-        else:
-            self._next(self.STEP, self._advance)
-
-    def _say(self, message: FromWorker) -> None:
-        self._emit(Message(self._slot, message))
-
-    def _next(self, seconds: float, call: Callable[[], object]) -> None:
-        """Do this next, in the place of whatever else would be done."""
-        self._timer.cancel()
-        self._timer = self._clock.call_later(seconds, call)
-
-
 class Agent:
     """One life of a worker pod: `start`, then its own end, `stop` (SIGTERM) or `kill` (SIGKILL)."""
 
@@ -150,20 +75,20 @@ class Agent:
         master_of: Callable[[str], Master | None],
         clock: Clock,
         chance: Random,
-        steps: int,
+        training: Training,
         ended: Callable[[int], None],
     ) -> None:
-        """The training has so many `steps`."""
+        """All agents of a job have its `training`."""
         labels, name = pod["metadata"]["labels"], pod["metadata"]["name"]
         job, role, index = labels[LABEL_JOB], labels[LABEL_ROLE], int(labels[LABEL_INDEX])
         node, address = names.node(job, role, index), f"{name}.{job}"
         place = Place(node, role, index, name, address, job, "master")
-        self._clock, self._chance, self._steps, self._ended = clock, chance, steps, ended
-        self._find: Callable[[], Master | None] = lambda: master_of(job)
-        self._line = Line(self._find, chance)
+        self._clock, self._chance, self._training, self._ended = clock, chance, training, ended
+        self._line = Line(lambda: master_of(job), chance)
         grace = float(pod["spec"].get("terminationGracePeriodSeconds", GRACE))
         terms = Terms(node, role, index, f"{chance.getrandbits(64):016x}", address, 1, 0, grace, in_pod=True)
-        self._driver = Driver(Group(terms, Recovery.IN_PROCESS), self._do)
+        recovery = Recovery.RESTART if training.plain else Recovery.IN_PROCESS
+        self._driver = Driver(Group(terms, recovery, warm=True), self._do)
         self._tasks = Tasks(self._driver.emit)
         self._membership = Membership(
             Settings(place, Script("train.py")),
@@ -195,7 +120,7 @@ class Agent:
         """End it now. The master sees its connection cut, unless its machine is gone."""
         self._line.cut(silently=silently)
         for worker in self._workers.values():
-            worker.end()
+            worker.vanish(silently=silently)
         if self._task:
             self._task.cancel()
 
@@ -230,25 +155,22 @@ class Agent:
 
     def _do(self, action: Action) -> None:
         match action:
-            case actions.Spawn(slot=slot):
+            case actions.Spawn(slot=slot, enter=enter):
                 starts = self._chance.uniform(0.1, 1.0)
-                self._workers[slot] = Worker(self._driver.emit, slot, self._clock, starts)
+                self._workers[slot] = Worker(
+                    self._driver.emit, slot, self._clock, self._training, starts, enter
+                )
             case actions.Signal(slot=slot, number=number):
                 self._workers[slot].signal(number)
             case actions.Tell(slot=slot, message=message):
-                self._workers[slot].tell(message, step=self._newest_step(), total=self._steps)
+                self._workers[slot].tell(message)
             case actions.Report(request=request):
                 self._membership.tell(request)
             case actions.Ask(join=join):
-                self._membership.ask(join, files=0)
+                self._membership.ask(join and msgspec.structs.replace(join, port=PORT), files=0)
             case actions.Save():
                 self._driver.emit(LastSave())
             case actions.SendProgress():
                 self._tasks.start(self._send_progress())
             case _:
                 pass  # it has no checkpoints, and no stacks
-
-    def _newest_step(self) -> int:
-        master = self._find()
-        known = master.core.job.training.progress if master and master.core else None
-        return known.step if known else 0

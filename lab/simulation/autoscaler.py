@@ -13,6 +13,7 @@ from elasticjob.kube.clock import Clock
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.webhook.registration import holds
+from lab.virtual.admission import scale_of
 from lab.virtual.server import Verbs
 
 EVERY: Final = 15.0
@@ -74,11 +75,13 @@ class HPA(Looks):
         if len(self._loads) > 1:
             self._loads.pop(0)
         found = await self.client.find(self.kind.untyped(), self.key.name, self.key.namespace)
-        now = int(found["spec"].get("replicas") or 0) if found else 0
+        now = int(scale_of(self.kind, found)["spec"].get("replicas") or 0) if found else 0
         wanted = self.wanted(now)
         if now and wanted != now:  # 0 switches it off
             patch = {"spec": {"replicas": wanted}}
-            await self.client.merge_patch(self.kind, self.key.name, patch, self.key.namespace)
+            await self.client.merge_patch(
+                self.kind, self.key.name, patch, self.key.namespace, subresource="scale"
+            )
 
     def wanted(self, now: int) -> int:
         """Return how many pods there should be, where there are `now`."""

@@ -24,11 +24,11 @@ from elasticjob.kube.clock import Clock
 from elasticjob.kube.objects.kinds import Key, Kind
 from elasticjob.kube.objects.views import NODE, POD
 from lab.build.caches import Nobody
-from lab.virtual.operator import Program, metrics_of_all
+from lab.virtual.operator import UNREAD, Program
 from lab.virtual.server import Verbs
 
 KINDS: Final[tuple[Kind[Any], ...]] = (ELASTICJOB, JOBRESOURCE, SCALEPLAN, POD, NODE)
-QUICK: Final = Settings(every=2.0, pace=0.05, settle=3.0)
+QUICK: Final = Settings(every=5.0, pace=0.05, settle=3.0)
 """Settings with which Brain decides within a short history."""
 SHARING: Final = QUICK.model_copy(update={"share": Share.FULFILMENT})
 """The same, where Brain shares the cluster among all jobs."""
@@ -57,7 +57,7 @@ class Brain(Program):
                 Statuses(caches.jobs),
                 settings,
                 self.clock,
-                metrics_of_all(),
+                UNREAD,
                 cast(Recorder, Nobody()),
                 CollectorRegistry(),
             )

@@ -114,10 +114,10 @@ class _Loader(SourceFileLoader):
 
 @dataclass(frozen=True)
 class Finding:
-    """The first wrong history: the truth that it broke, its seed, and how many histories were played."""
+    """The first wrong history: the truth that it broke, its name, and how many histories were played."""
 
     truth: str
-    seed: int
+    history: str
     histories: int
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ def by_command(histories: int, seed: int) -> Try:
 
     def trial(mutant: Mutant, seconds: float) -> Trial | None:
         numbers = ["--histories", str(histories), "--seed", str(seed)]
-        command = [sys.executable, "-m", __spec__.name, mutant.name, "simulate", *numbers]
+        command = [sys.executable, "-m", __spec__.name, mutant.name, "simulate", "--first", *numbers]
         began = time.monotonic()
         try:
             ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
@@ -195,14 +195,16 @@ def run_mutants(
 
 def table(chosen: Iterable[Mutant], trials: Mapping[str, Trial]) -> Table:
     """Return a row for each mutant that was tried, and one for each class."""
-    whole = Table("mutant", "class", "found by", "seed", "histories", "seconds", box=None, header_style="dim")
+    whole = Table(
+        "mutant", "class", "found by", "history", "histories", "seconds", box=None, header_style="dim"
+    )
     counts, caught = Counter[str](), Counter[str]()
     for mutant in (each for each in chosen if each.name in trials):
         tried = trials[mutant.name]
         counts[mutant.kind] += 1
         caught[mutant.kind] += tried.finding is not None
         found = tried.finding
-        numbers = (str(found.seed), str(found.histories)) if found else ("–", "–")
+        numbers = (found.history, str(found.histories)) if found else ("–", "–")
         said = found.truth if found else f"[red]{_outcome(tried)}[/]"
         whole.add_row(mutant.name, mutant.kind, said, *numbers, f"{tried.seconds:.1f}")
     whole.add_section()

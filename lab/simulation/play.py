@@ -7,7 +7,7 @@ import gc
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from random import Random
@@ -21,7 +21,7 @@ from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from lab.simulation.acts import ACTS, Act, Place, draw_job
-from lab.simulation.connection import Strike
+from lab.simulation.connection import Strike, Write
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
 from lab.simulation.truths import TRUTHS, Truth, plans_are_over
@@ -46,11 +46,11 @@ class Outcome:
     history: History
     wrong: str = ""
     passes: int = 0
-    writes: int = 0
     seconds: float = 0.0
     diary: tuple[str, ...] = ()
-    objects: Manifest | None = None
-    """At rest."""
+    objects: Mapping[str, list[Manifest]] | None = None
+    """At rest, by resource."""
+    written: tuple[Write, ...] = ()
 
 
 # drawing
@@ -113,37 +113,37 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
     world = World.of(history, truths)
     world.verbose = verbose
     wrong, objects = "", None
-    with _crashes(world):
+    with crashes(world):
         world.start()
         try:
             await happens(world)
             heal(world)
             world.kueue_starts()
-            await _rest(world)
+            await at_rest(world)
             if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
                 await asyncio.sleep(PLAN_PATIENCE)
-                await _rest(world)
+                await at_rest(world)
             _raise(world, "at rest", truths, lambda truth: truth.rest(world))
             objects = {name: list(found.values()) for name, found in world.server.objects.items()}
             if ends:
                 await _delete_all(world)
-                await _rest(world)
+                await at_rest(world)
                 _raise(world, "at the end", truths, lambda truth: truth.gone(world))
-        except _Wrong as error:
+        except Wrong as error:
             wrong = str(error)
         finally:
             world.close()
     return Outcome(
-        history, wrong, world.passes, len(world.written), world.time, tuple(world.diary[-400:]), objects
+        history, wrong, world.passes, world.time, tuple(world.diary[-400:]), objects, tuple(world.written)
     )
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """Something is not true."""
 
 
 @contextmanager
-def _crashes(world: World) -> Iterator[None]:
+def crashes(world: World) -> Iterator[None]:
     """A traceback in a log is wrong, too."""
     handler, root = Crashes(world.breaks), logging.getLogger()
     root.addHandler(handler)
@@ -179,13 +179,13 @@ def _applied(line: Line, do: Callable[..., Any], world: Stage) -> Any:
 
 def _look(world: Stage) -> None:
     if world.broken:
-        raise _Wrong(f"at {world.broken[0]}")
+        raise Wrong(f"at {world.broken[0]}")
 
 
 def _raise(world: World, when: str, truths: Iterable[Truth], judge: Callable[[Truth], Iterable[str]]) -> None:
     _look(world)
     if wrong := [f"{truth.name}: {sentence}" for truth in truths for sentence in judge(truth)]:
-        raise _Wrong(f"{when}: {'; '.join(wrong)}")
+        raise Wrong(f"{when}: {'; '.join(wrong)}")
 
 
 def heal(world: Stage) -> None:
@@ -197,12 +197,12 @@ def heal(world: Stage) -> None:
         world.cordon(name, False)
 
 
-async def _rest(world: World) -> None:
+async def at_rest(world: World) -> None:
     """Run on until we write nothing, and nothing else changes either."""
     began = world.time
     while world.time - world.last < QUIET or world.operator is None:
         if world.time - began > LONGEST:
-            raise _Wrong(f"at rest: it never comes to rest: {world.written[-1]}")
+            raise Wrong(f"at rest: it never comes to rest: {world.written[-1]}")
         await asyncio.sleep(5)
         _look(world)
 
@@ -228,7 +228,7 @@ async def _delete_all(world: World) -> None:
 
 def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150) -> Outcome:
     """Return a history with fewer lines and smaller numbers in which the same truth is broken."""
-    name, left = _truth(outcome.wrong), tries
+    name, left = truth_of(outcome.wrong), tries
     for ways in (History.shorter, History.simpler):
         again = True
         while again and left:
@@ -236,7 +236,7 @@ def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150)
             for candidate in ways(outcome.history):
                 left -= 1
                 found = play(candidate, truths)
-                if found.wrong and _truth(found.wrong) == name:
+                if found.wrong and truth_of(found.wrong) == name:
                     outcome, again = found, True
                     break
                 if not left:
@@ -244,25 +244,21 @@ def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150)
     return outcome
 
 
-def _truth(wrong: str) -> str:
+def truth_of(wrong: str) -> str:
     """The name of the truth of a sentence: what stands before its second colon."""
     return ":".join(wrong.split(":")[:2]).partition(": ")[2] or wrong
 
 
-def play_many(
-    seeds: Iterable[int], truths: Sequence[Truth], long: bool = False, first: bool = False
-) -> Iterator[Outcome]:
-    """Yield the outcomes of drawn histories; the `first` wrong one is the last then."""
+def play_many(seeds: Iterable[int], truths: Sequence[Truth], long: bool = False) -> Iterator[Outcome]:
+    """Yield the outcomes of drawn histories."""
     gc.freeze()
     gc.disable()
     try:
         for number, seed in enumerate(seeds):
             outcome = play(draw(seed, long), truths)
-            yield replace(outcome, objects=None)
+            yield replace(outcome, objects=None, written=())
             if number % 10 == 9:
                 gc.collect()
-            if outcome.wrong and first:
-                return
     finally:
         gc.enable()
         gc.unfreeze()

@@ -5,14 +5,24 @@ Each function returns sentences about what is wrong.
 
 from __future__ import annotations
 
-from elasticjob.api.v1alpha1.elasticjob import Phase
+from typing import Final
+
+from elasticjob.api.v1alpha1.elasticjob import FINISHED, Phase
+from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.master.state.invariants import invariants
-from elasticjob.master.state.job import End, Job
+from elasticjob.master.state.job import Job
+
+JUDGED: Final = tuple(name for name in Job.__struct_fields__ if name != "account")
+"""The fields of a master's state with which it may become unsound; its account changes with each tick."""
 
 
 def unsound(before: Job, after: Job) -> list[str]:
     """What is wrong with a master's state after a change: invariants, the round, the size of a new world."""
+    if after.version == before.version and after.nodes.kinds is before.nodes.kinds:
+        return []  # a heartbeat, or progress
+    if all(getattr(before, name) is getattr(after, name) for name in JUDGED):
+        return []
     name, wrong = after.spec.job, invariants(after)
     if after.round < before.round:
         wrong.append(f"round {before.round} is followed by {after.round}")
@@ -47,18 +57,23 @@ def round_of(job: Manifest) -> int:
 
 
 def untrue_end(job: Job, found: Manifest) -> list[str]:
-    """What is wrong with the phase of an ElasticJob at rest, by the last state of its last master."""
-    phase, name, verdict = found.get("status", {}).get("phase", ""), job.spec.job, job.verdict
+    """What is wrong with the phase of an ElasticJob at rest, by the last state of its last master.
+
+    A member that entered the lineage after all that finished held nothing that they did not.
+    """
+    status, name, verdict = found.get("status", {}), job.spec.job, job.verdict
+    phase, completed = status.get("phase", ""), status.get("completionTime")
     members = job.world.members if job.world else ()
     done = {node.name for node in job.nodes.values() if node.has_succeeded}
-    late, leads = [each.node for each in members if each.node not in done], job.spec.leader in done
+    eldest = min((each.since for each in members if each.node in done), default=0)
+    late, leads = [each for each in members if each.node not in done], job.spec.leader in done
+    missing = [each.node for each in late if each.since <= eldest or not eldest]
+    was_over = verdict is not None and completed is not None and completed < timestamp(verdict.at)
     wrong = []
-    if verdict and phase != verdict.end.value:
+    if verdict and phase != verdict.end.value and not was_over:  # as by its deadline
         wrong.append(f"job {name} is {phase or 'new'}, and the verdict is {verdict.end}: {verdict.message}")
-    if phase == Phase.SUCCEEDED and late and not leads:
-        wrong.append(f"job {name} has succeeded without {', '.join(late)}")
-    if verdict and verdict.end is End.SUCCEEDED and not members and not leads:
-        wrong.append(f"job {name} has succeeded without a world")
-    if members and not late and phase != Phase.SUCCEEDED:
+    if phase == Phase.SUCCEEDED and missing and not leads:
+        wrong.append(f"job {name} has succeeded without {', '.join(missing)}")
+    if members and not late and phase not in FINISHED:
         wrong.append(f"all nodes of job {name} have finished, and it is {phase or 'new'}")
     return wrong

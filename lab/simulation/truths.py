@@ -1,12 +1,12 @@
-"""What must be true of the whole control plane: with each change, where nothing changes, and when all is gone.
+"""What must be true of the control plane: with each change, where nothing changes, and when all is gone.
 
-A truth is a row: `step` says what is wrong with a change, `rest` what is wrong where nothing happens any more,
-`gone` what is wrong after everything was deleted. Each sees the objects as the server has them.
+A truth is a row: `step` says what is wrong with a change, `rest` what is wrong where nothing happens any
+more, `gone` what is wrong after everything was deleted. Each sees the objects as the server has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 OPERATOR: Final = "operator"
 ENDED: Final = ("Succeeded", "Failed")
+CARRIED_OUT: Final = ("Scaling", "Succeeded")
 OVER: Final = ("Succeeded", "Failed", "Superseded")
 OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
 SOON: Final = 1.0
@@ -37,7 +38,7 @@ SOON: Final = 1.0
 WAITING: Final = ("NameTaken", "Refused", "WaitingForQuota")
 """Reasons of what is not as it should be, for which others are to act."""
 LATE: Final = 8.0
-"""Seconds in which a controller may act on what it has read before: its patience with caches, and requests."""
+"""Seconds in which a controller may act on what it has read before: its patience, and requests."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,24 @@ class Change:
         return self.old is None
 
 
+def nothing(world: World, change: Change) -> Iterable[str]:
+    """The step of a truth that looks at no change."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Truth:
-    """One row; see the module."""
+    """One row; see the module. `of`: the resources whose changes `step` looks at; None: all."""
 
     name: str
-    step: Callable[[World, Change], Iterable[str]] = lambda world, change: ()
+    step: Callable[[World, Change], Iterable[str]] = nothing
     rest: Callable[[World], Iterable[str]] = lambda world: ()
     gone: Callable[[World], Iterable[str]] = lambda world: ()
+    of: Collection[str] | None = None
+
+    def looks_at(self, resource: str) -> bool:
+        """Whether its step looks at changes of a resource."""
+        return self.step is not nothing and (self.of is None or resource in self.of)
 
 
 # pods
@@ -158,6 +169,8 @@ def specs_are_users(world: World, change: Change) -> Iterator[str]:
 
 
 def plans_end_once(world: World, change: Change) -> Iterator[str]:
+    if change.of(SCALEPLAN) and change.is_new:
+        world.memory.setdefault("plans", {})[_uid(change.object)] = world.server.version
     if not change.of(SCALEPLAN) or change.old is None or change.new is None:
         return
     before, after = _phase(change.old), _phase(change.new)
@@ -165,13 +178,10 @@ def plans_end_once(world: World, change: Change) -> Iterator[str]:
         yield f"plan {_name(change.object)} was {before}, and is {after}"
     if after == "Superseded" != before and _is_manual(change.new):
         job, every = world.there(ELASTICJOB, _label(change.new)), world.of_job(SCALEPLAN, _label(change.new))
-        newer = [e for e in every if _age(e) > _age(change.new) and _phase(e) in ("Scaling", "Succeeded")]
+        order = world.memory.setdefault("plans", {})
+        newer = [e for e in every if order[_uid(e)] > order[_uid(change.new)] and _phase(e) in CARRIED_OUT]
         if job and not _is_over(job) and newer and not any(map(_is_manual, newer)):
             yield f"plan {_name(change.object)} of a user is superseded by {_name(newer[0])}"
-
-
-def _age(found: Manifest) -> tuple[str, int]:
-    return found["metadata"]["creationTimestamp"], int(found["metadata"]["uid"].rpartition("-")[2])
 
 
 def plan_at_once(world: World, change: Change) -> Iterator[str]:
@@ -386,17 +396,45 @@ def nothing_is_left(world: World) -> Iterator[str]:
 
 
 TRUTHS: Final = (
-    Truth("one-life", one_life),
-    Truth("done-once", done_once),
-    Truth("within-size", within_size),
-    Truth("over-is-over", over_is_over),
+    Truth("one-life", one_life, of=(POD.resource,)),
+    Truth(
+        "done-once",
+        done_once,
+        of=(
+            JOBRESOURCE.resource,
+            POD.resource,
+        ),
+    ),
+    Truth(
+        "within-size",
+        within_size,
+        of=(
+            JOBRESOURCE.resource,
+            POD.resource,
+        ),
+    ),
+    Truth(
+        "over-is-over",
+        over_is_over,
+        of=(
+            ELASTICJOB.resource,
+            POD.resource,
+        ),
+    ),
     Truth("own-objects", own_objects),
-    Truth("specs-are-users", specs_are_users),
-    Truth("plans-end-once", plans_end_once),
-    Truth("plan-at-once", plan_at_once),
-    Truth("status-goes-on", status_goes_on),
-    Truth("quotas", quotas),
-    Truth("rounds-go-on", rounds_go_on),
+    Truth("specs-are-users", specs_are_users, of=(ELASTICJOB.resource,)),
+    Truth("plans-end-once", plans_end_once, of=(SCALEPLAN.resource,)),
+    Truth("plan-at-once", plan_at_once, of=(SCALEPLAN.resource,)),
+    Truth("status-goes-on", status_goes_on, of=OURS),
+    Truth(
+        "quotas",
+        quotas,
+        of=(
+            WORKLOAD.resource,
+            POD.resource,
+        ),
+    ),
+    Truth("rounds-go-on", rounds_go_on, of=(ELASTICJOB.resource,)),
     Truth("verdicts", rest=verdicts),
     Truth("as-asked", rest=as_asked),
     Truth("told-truly", rest=told_truly),
@@ -412,6 +450,10 @@ TRUTHS: Final = (
 
 def _name(found: Manifest) -> str:
     return str(found["metadata"]["name"])
+
+
+def _uid(found: Manifest) -> str:
+    return str(found["metadata"]["uid"])
 
 
 def _label(found: Manifest) -> str:

@@ -30,7 +30,9 @@ from lab.simulation.connection import Connection, Strike, Write
 from lab.simulation.history import History
 from lab.simulation.master import Master
 from lab.simulation.trained import unsound
+from lab.simulation.training import Training
 from lab.simulation.truths import Change, Truth
+from lab.truths.quota import Object, remembered
 from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
 from lab.virtual.cluster import TEAM
@@ -47,6 +49,8 @@ BRAIN: Final = "brain"
 OURS: Final = ("operator", BRAIN)
 TRAINS: Final = "simulation/trains"
 """The annotation of a job of which masters and agents are programs."""
+PLAIN: Final = "plain"
+"""Its value where the script ends with each world; with any other the script is elastic."""
 ENDLESS: Final = 100_000
 UNSCHEDULABLE: Final = {
     "type": "PodScheduled",
@@ -107,8 +111,12 @@ class World(cluster.World):
     """By the job: the uid of that which has the master."""
     agents: dict[str, tuple[str, Agent]] = field(default_factory=dict)
     """By the pod."""
+    trainings: dict[str, Training] = field(default_factory=dict)
+    """By the uid of the job."""
     looks: list[Looks] = field(default_factory=list)
     """Autoscalers, and tools that apply what git has."""
+    _looks_at: dict[str, list[Truth]] = field(default_factory=dict)
+    """By resource, the truths that look at changes of it."""
     _process: Process | None = None
     _others: list[Process] = field(default_factory=list)
     _numbers: Counter[str] = field(default_factory=Counter)
@@ -250,7 +258,9 @@ class World(cluster.World):
         if writer in OURS or not (_is_status(old, new) or writer.startswith("master")):
             self.last = self._now
         change = Change(self.server.writer, resource, old, new)
-        for truth in self.truths:
+        if resource not in self._looks_at:
+            self._looks_at[resource] = [each for each in self.truths if each.looks_at(resource)]
+        for truth in self._looks_at[resource]:
             for sentence in truth.step(self, change):
                 self.breaks(f"{truth.name}: {sentence}")
 
@@ -293,11 +303,21 @@ class World(cluster.World):
         else:
             steps = int(seconds) or ENDLESS
             ended, chance = partial(self._ends, name, uid), self.drawn("agent", name, uid)
-            agent = Agent(pod, self.master_of, LoopClock(), chance, ENDLESS if code else steps, ended)
+            training = self._training(job, ENDLESS if code else steps)
+            agent = Agent(pod, self.master_of, LoopClock(), chance, training, ended)
             self.agents[name] = uid, agent
             agent.start()
             if code:
                 self.at(seconds, agent.fail, code)
+
+    def _training(self, job: str, steps: int) -> Training:
+        """What the workers of a job have in common, with as many steps as the newest of them makes."""
+        about = (self.there(ELASTICJOB, job) or {}).get("metadata", {})
+        plain = about.get("annotations", {}).get(TRAINS) == PLAIN
+        made = Training(0, lambda why: self.breaks(f"training: {why}"), plain=plain)
+        found = self.trainings.setdefault(about.get("uid", ""), made)
+        found.steps = steps
+        return found
 
     def _trains(self, job: str) -> bool:
         """Whether masters and agents of a job are programs; else their pods only run."""
@@ -427,7 +447,8 @@ def with_room(pod: Manifest, there: list[Manifest], machines: list[Manifest]) ->
     ]
 
 
-def _cpu(pod: Manifest) -> int:
+@remembered
+def _cpu(pod: Object) -> int:
     """The thousandths of cores that a pod asks for."""
     asked = (
         each.get("resources", {}).get("requests", {}).get("cpu", "0") for each in pod["spec"]["containers"]

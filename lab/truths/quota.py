@@ -13,17 +13,21 @@ quota that Kueue has given away.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import wraps
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from elasticjob.api.resources import Amount, pod_requests
 from lab.story import Truth
 
 Object = Mapping[str, Any]
 Number = Fraction | int | float
+T = TypeVar("T")
+REMEMBERED: Final = 4096
+"""Objects of which a result is kept at most; while it is, no other object has its identity."""
 
 RESOURCE: Final = "cpu"
 WORKLOAD_OF: Final = "kueue.x-k8s.io/workload"
@@ -33,6 +37,22 @@ POD_SET: Final = "kueue.x-k8s.io/podset"
 ENDED: Final = ("Succeeded", "Failed")
 LABEL_JOB: Final = "elasticjob.dlrover/name"
 """Of our Workloads, of which the pods are counted; all that others hold is counted as used."""
+
+
+def remembered(of: Callable[[Object], T]) -> Callable[[Object], T]:
+    """Return a function that computes once for each object; objects are never changed in place."""
+    known = dict[int, tuple[Object, T]]()
+
+    @wraps(of)
+    def recall(thing: Object) -> T:
+        found = known.get(id(thing))
+        if found is None:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            found = known[id(thing)] = thing, of(thing)
+        return found[1]
+
+    return recall
 
 
 @dataclass(frozen=True)
@@ -130,6 +150,7 @@ def _holds_resources(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") not in ENDED and not pod["spec"].get("schedulingGates")
 
 
+@remembered
 def holds(workload: Object) -> bool:
     """Whether Kueue counts quota for a Workload."""
     reserved = is_true(workload, "QuotaReserved") and bool(workload["status"].get("admission"))
@@ -141,6 +162,7 @@ def usage(workload: Object) -> Number:
     return sum(amounts(workload).values())
 
 
+@remembered
 def amounts(workload: Object) -> dict[str, Number]:
     """Return what each pod set of a Workload that holds quota uses."""
     found = dict[str, Number]()
@@ -165,6 +187,7 @@ def places(workload: Object, role: str) -> int:
     return int(max(0, min(asked.get(role, 0), given.get(role, 0)) - done.get(role, 0)))
 
 
+@remembered
 def request(spec: Object) -> Number:
     """Return what a pod asks for."""
     amount = pod_requests(dict(spec)).get(RESOURCE)

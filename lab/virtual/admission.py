@@ -26,9 +26,11 @@ from elasticjob.devcluster.server.crd.crd import resources_of
 from elasticjob.devcluster.server.model.errors import StatusError
 from elasticjob.devcluster.server.model.names import metadata_problems, metadata_update_problems
 from elasticjob.devcluster.server.model.registry import Resource
+from elasticjob.devcluster.server.model.schemas import ANYTHING, Schema
 from elasticjob.devcluster.server.schema.pruning import prune
 from elasticjob.devcluster.server.write.core import Core
 from elasticjob.devcluster.server.write.patches import json_patch, merge_patch
+from elasticjob.devcluster.server.write.typed import untypable
 from elasticjob.kube.errors import ApiError, NotFound, ServerError, api_error
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.webhook.handlers import FAILED
@@ -57,15 +59,15 @@ class Remembered(Kind[Any]):
     """A kind that decodes the same bytes once. Its objects are never changed."""
 
     def decode(self, raw: bytes) -> Any:
-        return _decoded(self, raw)
+        return decoded(self, raw)
 
 
 class Admission:
     """Whether and how writes of our kinds are stored. `client` is whose program answers the webhooks."""
 
-    def __init__(self, client: Verbs, webhooks: Sequence[Webhook[Any]] = WEBHOOKS) -> None:
+    def __init__(self, client: Verbs, webhooks: Sequence[Webhook[Any]] | None = None) -> None:
         self._client = client
-        every = (*webhooks, scale.webhook(client))
+        every = (*WEBHOOKS, scale.webhook(client)) if webhooks is None else webhooks
         self._webhooks = {each.kind.resource: remembering(each) for each in every}
         self.serving = True
         """Whether the webhooks can be reached."""
@@ -77,9 +79,8 @@ class Admission:
         resource = resources().get(kind.resource)
         if resource is None:
             return new
-        webhook = self._webhooks.get(
-            kind.resource if not subresource else f"{kind.plural}/{subresource}.{kind.group}"
-        )
+        below = f"/{subresource}" if subresource else ""
+        webhook = self._webhooks.get(f"{kind.plural}{below}.{kind.group}")
         new = _shaped(resource, new, subresource)
         if webhook and webhook.mutate:
             answer = await self._ask("mutate", webhook, mutate, old, new, user)
@@ -122,6 +123,12 @@ def resources() -> dict[str, Resource]:
     return {f"{each.plural}.{each.group}": each for crd in manifests() for each in resources_of(crd)}
 
 
+def schema_of(kind: Kind[Any]) -> Schema:
+    """Return the schema of a kind of ours; any other may be anything."""
+    resource = resources().get(kind.resource)
+    return resource.schema if resource else ANYTHING
+
+
 def scale_of(kind: Kind[Any], stored: Manifest) -> Manifest:
     """Return the scale of an object."""
     return scaling.scale_of(_resource(kind), stored, lenient=True)
@@ -141,6 +148,19 @@ def _resource(kind: Kind[Any]) -> Resource:
     return resource
 
 
+def check_configuration(kind: Kind[Any], manifest: Manifest) -> None:
+    """Raise what keeps an object from being applied at all, such as a field that its schema lacks."""
+    resource, about = resources().get(kind.resource), manifest["metadata"]
+    if resource and (problem := _untypable(resource, _encode({**manifest, "metadata": {}}))):
+        place = f"({about.get('namespace', '')}/{about['name']}; {kind.api_version}, Kind={kind.name})"
+        raise ServerError(500, "500", f"failed to create typed patch object {place}: {problem}")
+
+
+@lru_cache(REMEMBERED)
+def _untypable(resource: Resource, raw: bytes) -> str:
+    return next(untypable(_decode(raw), resource.schema), "")
+
+
 def as_api_error(error: StatusError) -> ApiError:
     """Return devcluster's error as a client raises it."""
     return api_error(error.code, error.reason, error.message, error.details)
@@ -154,7 +174,8 @@ def remembering(webhook: Webhook[Any]) -> Webhook[Any]:
 
 
 @lru_cache(REMEMBERED)
-def _decoded(kind: Remembered, raw: bytes) -> Any:
+def decoded(kind: Kind[Any], raw: bytes) -> Any:
+    """Return the object in some bytes, which is the same each time. Raises ValueError."""
     return Kind.decode(kind, raw)
 
 
@@ -192,7 +213,9 @@ def _part(manifest: Manifest, subresource: str) -> Manifest:
 
 
 def _shaped(resource: Resource, new: Manifest, subresource: str) -> Manifest:
-    return {**new, **_shape(resource, _encode(_part(new, subresource)))}
+    part = _part(new, subresource)
+    rest = {name: value for name, value in new.items() if name not in part}
+    return {**rest, **_shape(resource, _encode(part))}
 
 
 @lru_cache(REMEMBERED)

@@ -27,6 +27,7 @@ from elasticjob.controllers.kueue.workload import (
 from elasticjob.kube.errors import KubeError, NotFound, ServerError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
+from lab.build.manifests import ABSENT, TRAINING, changed
 from lab.clusters.plane import queues
 from lab.truths import quota
 from lab.truths.quota import is_true
@@ -482,6 +483,19 @@ def dijob(name: str, queue: str) -> Manifest:
     about = {"name": name, "namespace": TEAM, **labels}
     spec = {"group": "team", "cleanPodPolicy": "Running", "coordinator": role, "collector": role}
     return {"metadata": about, "spec": spec}
+
+
+def training(name: str, least: int, most: int) -> Manifest:
+    """A TrainingJob of PaddlePaddle, whose trainers ask for a core each."""
+    made = {
+        "metadata/name": name,
+        "metadata/namespace": TEAM,
+        "metadata/uid": ABSENT,
+        "spec/trainer/min-instance": least,
+        "spec/trainer/max-instance": most,
+        "spec/trainer/resources": {"requests": {"cpu": "1"}},
+    }
+    return changed(TRAINING, made)
 
 
 def _told(resource: str, old: Manifest | None, new: Manifest | None) -> str:

@@ -1,4 +1,4 @@
-"""What a kubelet says of a pod of one container, on a server in a dict or any other."""
+"""What a kubelet says of a pod, on a server in a dict or any other."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ def end(server: Server, pod: Manifest, code: int, reason: str = "Error", message
 
 def running(pod: Manifest, now: datetime) -> Manifest:
     """Return the status of a pod that runs."""
-    [main] = pod["spec"]["containers"]
-    state = {"running": {"startedAt": timestamp(now)}}
-    given = {"resources": main["resources"]} if "resources" in main else {}
+    shown = {**RUN, "ready": True, "state": {"running": {"startedAt": timestamp(now)}}}
     address = f"10.64.0.{1 + crc32(pod['metadata']['uid'].encode()) % 254}"
     return {
         "phase": "Running",
         "podIP": address,
         "podIPs": [{"ip": address}],
-        "containerStatuses": [{**RUN, "name": main["name"], "ready": True, "state": state, **given}],
+        "containerStatuses": [
+            {**shown, **{name: each[name] for name in ("name", "resources") if name in each}}
+            for each in pod["spec"]["containers"]
+        ],
         "conditions": [{"type": "Ready", "status": "True"}],
     }
 

@@ -8,39 +8,60 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from copy import deepcopy
+from functools import lru_cache
+from hashlib import blake2s
 from itertools import islice
 from random import Random
 from typing import Any, Final
+from uuid import UUID
 
 import msgspec
 
 from elasticjob.api.resources import Amount
 from elasticjob.controllers.kueue.workload import WORKLOAD
-from elasticjob.devcluster.server.model.errors import StatusError
-from elasticjob.devcluster.server.write.patches import json_patch
+from elasticjob.devcluster.server.http.subresources import EVICTED, SUCCESS
+from elasticjob.devcluster.server.kinds.pods import with_condition
+from elasticjob.devcluster.server.model import errors
+from elasticjob.devcluster.server.model.names import wrong
+from elasticjob.devcluster.server.model.schemas import ANYTHING
+from elasticjob.devcluster.server.model.selectors import (
+    Predicate,
+    field_clauses,
+    label_requirements,
+    predicate,
+)
+from elasticjob.devcluster.server.write import patches
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.protocol import Removed, Upserted
 from elasticjob.kube.client import writes
 from elasticjob.kube.client.transport import Call
 from elasticjob.kube.clock import Clock, SystemClock
 from elasticjob.kube.errors import (
-    AlreadyExists,
     Conflict,
     Forbidden,
-    Invalid,
     NotFound,
     ServerError,
     Unreachable,
 )
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects.views import POD, SERVICE
+from elasticjob.kube.objects.views import POD, POD_DISRUPTION_BUDGET, SERVICE
 from lab.build.objects import as_item, bookmark, event
 from lab.truths.quota import is_true
-from lab.virtual.admission import Admission, as_api_error, scale_of, sized
+from lab.virtual import merging
+from lab.virtual.admission import (
+    Admission,
+    as_api_error,
+    check_configuration,
+    decoded,
+    scale_of,
+    schema_of,
+    sized,
+)
+from lab.virtual.limits import check_budgets, check_quota
 
 Listener = Callable[[str, Manifest | None, Manifest | None], None]
 """Called with each change: the resource, and the object before and after."""
@@ -51,10 +72,6 @@ Fault = Callable[[str, Kind[Any], str], Exception | None]
 """The error of a request: verb, kind and name."""
 ATTEMPTS: Final = 8
 """How often an update is computed again, as devcluster does."""
-OF_SERVER: Final = frozenset(
-    {"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
-)
-"""Fields of metadata that no client decides."""
 
 
 class Verbs(ABC):
@@ -85,10 +102,11 @@ class Verbs(ABC):
         about = manifest["metadata"]
         await self.asked("create", kind, about["name"])
         rest = {name: value for name, value in manifest.items() if name != "status"}
-        about = {**({"namespace": namespace} if namespace else {}), **_own(about)}
+        about = {**({"namespace": namespace} if namespace else {}), **merging.own(about)}
         made = self.server.begin(kind, {**rest, "metadata": about})
         made = await self.server.admit(kind, None, made, "", self.user)
         if dry_run:
+            await self.answered()
             return _read(kind, made)
         return await self._written(kind, self.server.add(kind, made))
 
@@ -99,21 +117,26 @@ class Verbs(ABC):
         *,
         manager: str,
         namespace: str | None = None,
+        uid: str = "",
         subresource: str = "",
         **_: Any,
     ) -> Any:
-        about = {**({"namespace": namespace} if namespace else {}), **manifest["metadata"]}
+        given = {name: value for name, value in (("namespace", namespace), ("uid", uid)) if value}
+        about = {**manifest["metadata"], **given}
         manifest, server = {**manifest, "metadata": about}, self.server
         await self.asked("apply", kind, about["name"])
+        if server.admission:
+            check_configuration(kind, manifest)
 
         def applied(old: Manifest | None) -> Manifest:
             return server.applied(kind, old, manifest, manager, subresource)
 
-        if server.found(kind, about["name"], about.get("namespace", "")):
+        old = server.found(kind, *reversed(_key(manifest)))
+        if old:
             stored = await server.rewrite(kind, _key(manifest), applied, subresource, self.user)
         else:
             stored = server.add(kind, await server.admit(kind, None, applied(None), subresource, self.user))
-        server.own(stored, manifest, manager, subresource)
+        stored = server.own(kind, old, stored, manifest, manager, subresource)
         return await self._written(kind, stored)
 
     async def merge_patch(
@@ -140,7 +163,7 @@ class Verbs(ABC):
                 given.pop("status", None)
                 rest = {n: v for n, v in about.items() if n not in ("uid", "resourceVersion")}
                 given = {**given, "metadata": rest}
-            new = _merged(old, given, drop=True)
+            new: Manifest = patches.merge_patch(old, given)
             if kind.resource == WORKLOAD.resource:
                 _check_workload(old, new)
             return new
@@ -160,11 +183,11 @@ class Verbs(ABC):
 
         def patched(old: Manifest) -> Manifest:
             try:
-                new: Manifest = json_patch(old, list(operations))
-            except StatusError as error:
+                new: Manifest = patches.json_patch(old, list(operations))
+            except errors.StatusError as error:
                 raise as_api_error(error) from error
             _check_preconditions(old, new["metadata"])
-            return _replaced(old, new, subresource)
+            return merging.replaced(old, new, subresource)
 
         return await self._rewrite(kind, name, namespace, patched, subresource)
 
@@ -177,12 +200,22 @@ class Verbs(ABC):
         def replaced(old: Manifest) -> Manifest:
             _check_preconditions(old, about)
             if not about.get("resourceVersion"):
-                why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
-                raise Invalid(422, "Invalid", f"{kind.name} {about['name']} is invalid: {why}")
-            return _replaced(old, manifest, subresource)
+                cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
+                raise as_api_error(errors.invalid(kind.group, kind.plural, about["name"], [cause]))
+            return merging.replaced(old, manifest, subresource)
 
         where = namespace or about.get("namespace")
         return await self._rewrite(kind, about["name"], where, replaced, subresource)
+
+    async def post(
+        self, kind: Kind[Any], name: str, subresource: str, manifest: Manifest, namespace: str | None = None
+    ) -> Manifest:
+        """Evict a pod."""
+        assert (kind.resource, subresource) == (POD.resource, "eviction"), "nothing else is posted"
+        await self.asked("evict", kind, name)
+        self.server.evict(name, namespace or "", manifest.get("deleteOptions") or {})
+        await self.answered()
+        return SUCCESS
 
     async def _rewrite(
         self, kind: Kind[Any], name: str, namespace: str | None, compute: Compute, subresource: str
@@ -238,12 +271,11 @@ class Verbs(ABC):
         self, kind: Kind[Any], namespace: str | None = None, *, labels: str = "", fields: str = ""
     ) -> list[Any]:
         await self.asked("list", kind, "")
-        wanted = _terms(labels)
+        chosen = _chosen(labels, fields)
         found = [
             _read(kind, each)
-            for each in self.server.every(kind)
-            if wanted.items() <= (each["metadata"].get("labels") or {}).items()
-            and namespace in ("", None, each["metadata"].get("namespace", ""))
+            for _, each in sorted(self.server.objects.get(kind.resource, {}).items())
+            if namespace in ("", None, each["metadata"].get("namespace", "")) and chosen(each)
         ]
         await self.answered()
         return found
@@ -256,18 +288,13 @@ class Verbs(ABC):
 
     @asynccontextmanager
     async def stream(self, call: Call, *, patience: float = 0.0) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A watch of all objects in one namespace or in all of them: of one by its name, or by labels."""
+        """A watch of all objects that selectors choose, in one namespace or in all of them."""
         lines = asyncio.Queue[bytes]()
-        _, _, only = call.params.get("fieldSelector", "").partition("metadata.name=")
-        labels = _terms(call.params.get("labelSelector", ""))
-
-        def fits(one: Manifest | None) -> bool:
-            about = (one or {}).get("metadata", {})
-            return only in ("", about.get("name")) and labels.items() <= (about.get("labels") or {}).items()
+        chosen = _chosen(call.params.get("labelSelector", ""), call.params.get("fieldSelector", ""))
 
         def tell(resource: str, old: Manifest | None, new: Manifest | None) -> None:
             one = new or old or {}
-            kind, was, is_ = self.server.kinds[resource], old and fits(old), new and fits(new)
+            kind, was, is_ = self.server.kinds[resource], old and chosen(old), new and chosen(new)
             if call.path in (kind.path(), kind.path(one["metadata"].get("namespace", ""))) and (was or is_):
                 type_ = "DELETED" if not is_ else "MODIFIED" if was else "ADDED"
                 lines.put_nowait(event(type_, one))
@@ -316,7 +343,10 @@ class Server(Verbs):
         self.trouble = 0.0
         """How likely a request fails."""
         self.admission: Admission | None = None
-        self._born = 0
+        self._lives = Counter[tuple[object, ...]]()
+        """What becomes of writes of our kinds by programs; none without it."""
+        self.most_pods: int | None = None
+        """The ResourceQuota of each namespace."""
         self.kinds: dict[str, Kind[Any]] = {}
         self._listeners: list[Listener] = []
         self.history: list[tuple[str, Manifest | None, Manifest | None]] = []
@@ -352,9 +382,7 @@ class Server(Verbs):
         """Return an object. Raises NotFound."""
         found = self.found(kind, name, namespace if kind.namespaced else "")
         if found is None:
-            raise NotFound(
-                404, "NotFound", f"{kind.name} {name} not found", {"name": name, "kind": kind.plural}
-            )
+            raise as_api_error(errors.not_found(kind.group, kind.plural, name))
         return found
 
     @property
@@ -394,20 +422,28 @@ class Server(Verbs):
 
     def begin(self, kind: Kind[Any], made: Manifest) -> Manifest:
         """Return a new object with what the server gives it."""
-        self._born += 1
+        about = made["metadata"]
+        uid = self._uid(kind.resource, about.get("namespace", ""), about["name"])
+        made = msgspec.json.decode(msgspec.json.encode(made))
         about = {
             "generation": 1,
-            "uid": f"uid-{self._born}",
+            "uid": uid,
             "creationTimestamp": timestamp(self.clock.now()),
-            **deepcopy(made["metadata"]),
+            **made["metadata"],
         }
-        begun = {"apiVersion": kind.api_version, "kind": kind.name, **deepcopy(made), "metadata": about}
+        begun = {"apiVersion": kind.api_version, "kind": kind.name, **made, "metadata": about}
         if kind.resource == SERVICE.resource:
-            begun["spec"] = {"clusterIP": f"10.0.0.{self._born % 250}", **begun.get("spec", {})}
+            begun["spec"] = {"clusterIP": f"10.0.0.{int(uid[:2], 16)}", **begun.get("spec", {})}
         if kind.resource == POD.resource:
             begun.setdefault("status", {"phase": "Pending"})
             begun["spec"] = _halved(begun["spec"]) if self.halves else begun["spec"]
         return begun
+
+    def _uid(self, *object_: object) -> str:
+        """Return a uid by an object's name and how many have had that: no fault changes another's."""
+        self._lives[object_] += 1
+        digest = blake2s(f"{object_} {self._lives[object_]}".encode(), digest_size=16).digest()
+        return str(UUID(bytes=digest))
 
     def change(self, kind: Kind[Any], old: Manifest, **fields: Any) -> Manifest:
         """Replace fields of an object: spec, status, or metadata."""
@@ -427,6 +463,13 @@ class Server(Verbs):
         gone = {**about, "deletionTimestamp": timestamp(self.clock.now())}
         gone["generation"] = about["generation"] + (kind.resource != POD.resource)
         return self.update(kind, old, {**old, "metadata": gone})
+
+    def evict(self, name: str, namespace: str, options: Manifest) -> None:
+        """Delete a pod as its budget allows it. Raises TooManyRequests."""
+        pod = self.lookup(POD, name, namespace)
+        check_budgets(pod, self.every(POD), self.every(POD_DISRUPTION_BUDGET))
+        evicted = self.update(POD, pod, with_condition(pod, EVICTED, self.clock.now()))
+        self.remove(POD, evicted, options.get("gracePeriodSeconds"))
 
     def collect(self) -> None:
         """What has lost its owner goes."""
@@ -459,44 +502,57 @@ class Server(Verbs):
             listener(kind.resource, old, new)
 
     def update(self, kind: Kind[Any], old: Manifest, new: Manifest) -> Manifest:
+        about = {name: value for name, value in new["metadata"].items() if value not in ([], {})}
+        new = {**new, "metadata": about}
         if new == old:
             return old
-        about = {name: value for name, value in new["metadata"].items() if value not in ([], {})}
         if new.get("spec") != old.get("spec"):
             about["generation"] = old["metadata"].get("generation", 1) + 1
         if "deletionTimestamp" in about and not about.get("finalizers") and kind.resource != POD.resource:
-            self._store(kind, {**new, "metadata": about}, None)
-            return {**new, "metadata": about}
-        return self._store(kind, old, {**new, "metadata": about})
+            self._store(kind, new, None)
+            return new
+        return self._store(kind, old, new)
 
     def apply_now(self, kind: Kind[Any], manifest: Manifest, manager: str, subresource: str = "") -> Manifest:
         """Server-side apply: `manager` owns exactly these fields from now on, unless others change them."""
         old = self.found(kind, *reversed(_key(manifest)))
         new = self.applied(kind, old, manifest, manager, subresource)
         stored = self.update(kind, old, new) if old else self._store(kind, None, new)
-        self.own(stored, manifest, manager, subresource)
-        return stored
+        return self.own(kind, old, stored, manifest, manager, subresource)
 
     def applied(
         self, kind: Kind[Any], old: Manifest | None, manifest: Manifest, manager: str, subresource: str
     ) -> Manifest:
         """Return an object as `manager` applies it."""
-        about, given = manifest["metadata"], _given(manifest, subresource)
+        about, given = manifest["metadata"], merging.applied_part(manifest, subresource)
         if old is None and subresource:
             self.lookup(kind, about["name"], about.get("namespace", ""))
         if old is None and about.get("uid"):
             raise Conflict(409, "Conflict", f"{kind.name} {about['name']} is gone")
         if old is None:
-            return self.begin(kind, {**given, "metadata": _own(about)})
+            return self.begin(kind, {**given, "metadata": merging.own(about)})
         _check_preconditions(old, about)
         before = self._applied.get((old["metadata"]["uid"], manager, subresource), {})
-        return _merged(_without(old, before, given), given)
+        schema = schema_of(kind) if self.admission else ANYTHING
+        return merging.merged(merging.without(old, before, given, schema), given)
 
-    def own(self, stored: Manifest, manifest: Manifest, manager: str, subresource: str) -> None:
-        """Note what `manager` has applied."""
-        given = _given(manifest, subresource)
+    def own(
+        self,
+        kind: Kind[Any],
+        old: Manifest | None,
+        stored: Manifest,
+        manifest: Manifest,
+        manager: str,
+        subresource: str,
+    ) -> Manifest:
+        """Note what `manager` has applied: an object of which only owners change has a new version, too."""
+        given = merging.applied_part(manifest, subresource)
         mark = (stored["metadata"]["uid"], manager, subresource)
-        self._applied[mark] = {**given, "metadata": {"annotations": _annotations(given)}}
+        before = self._applied.get(mark)
+        self._applied[mark] = given
+        if stored is old and (before is None or merging.names(before) != merging.names(given)):
+            return self._store(kind, old, stored)
+        return stored
 
     # what programs do, as admission lets it
 
@@ -510,7 +566,9 @@ class Server(Verbs):
         """Store a new object. Raises AlreadyExists."""
         about = made["metadata"]
         if self.found(kind, about["name"], about.get("namespace", "")):
-            raise AlreadyExists(409, "AlreadyExists", f"{kind.name} {about['name']} exists")
+            raise as_api_error(errors.already_exists(kind.group, kind.plural, about["name"]))
+        if kind.resource == POD.resource and self.most_pods is not None:
+            check_quota(made, self.every(POD), self.most_pods)
         return self._store(kind, None, made)
 
     async def rewrite(
@@ -560,11 +618,6 @@ def _check_preconditions(old: Manifest, expected: Manifest) -> None:
             raise Conflict(409, "Conflict", f"{field} differs")
 
 
-def _terms(selector: str) -> dict[str, str]:
-    """Return what a selector of labels says, if it is made of equalities."""
-    return dict(term.split("=") for term in selector.split(",") if term)
-
-
 async def _each(lines: asyncio.Queue[bytes]) -> AsyncIterator[bytes]:
     while True:
         yield await lines.get()
@@ -581,65 +634,18 @@ def _check_workload(old: Manifest, new: Manifest) -> None:
             raise Forbidden(403, "Forbidden", "spec.podSets: field is immutable")
 
 
+@lru_cache(256)
+def _chosen(labels: str, fields: str) -> Predicate:
+    """Whether selectors choose an object; all fields are selectable."""
+    paths = (term.partition("=")[0].rstrip("!") for term in fields.split(","))
+    chosen = predicate(label_requirements(labels), field_clauses(fields, paths))
+    return chosen or (lambda _: True)
+
+
 def _key(stored: Manifest) -> Key:
     about = stored["metadata"]
     return Key(about.get("namespace", ""), about["name"])
 
 
 def _read(kind: Kind[Any], stored: Manifest) -> Any:
-    return stored if kind.model is dict else kind.decode(msgspec.json.encode(stored))
-
-
-def _own(about: Manifest) -> Manifest:
-    """The metadata of a new object, without what no client decides."""
-    return {name: value for name, value in about.items() if name not in OF_SERVER}
-
-
-def _given(manifest: Manifest, subresource: str) -> Manifest:
-    """What is applied: all but the status, or one subresource."""
-    parts = [subresource] if subresource else manifest.keys() - {"apiVersion", "kind", "status"}
-    return {part: manifest[part] for part in parts}
-
-
-def _replaced(old: Manifest, new: Manifest, subresource: str) -> Manifest:
-    """The new object or its status, with what no client decides from the old one."""
-    if subresource:
-        return {**old, subresource: new[subresource]}
-    kept = {name: old["metadata"][name] for name in OF_SERVER if name in old["metadata"]}
-    rest = {name: value for name, value in new.items() if name not in ("metadata", "status")}
-    status = {"status": old["status"]} if "status" in old else {}
-    return {**rest, "metadata": {**_own(new["metadata"]), **kept}, **status}
-
-
-def _annotations(given: Manifest) -> Manifest:
-    return dict(given.get("metadata", {}).get("annotations", {}))
-
-
-def _merged(old: Any, new: Manifest, *, drop: bool = False) -> Manifest:
-    """RFC 7386; the same for server-side apply, in which all lists are atomic here."""
-    found = dict(old) if isinstance(old, dict) else {}
-    for name, value in new.items():
-        if value is None and drop:
-            found.pop(name, None)
-        elif isinstance(value, dict):
-            found[name] = _merged(found.get(name), value, drop=drop)
-        else:
-            found[name] = value
-    return found
-
-
-def _without(old: Manifest, before: Manifest, now: Manifest) -> Manifest:
-    """Return an object without what its manager applied before, does not any more, and nobody has changed."""
-    found = dict(old)
-    for name, value in before.items():
-        if name not in found:
-            continue
-        if isinstance(value, dict) and isinstance(found[name], dict):
-            left = _without(found[name], value, now.get(name) or {})
-            if left or name in now:
-                found[name] = left
-            else:
-                del found[name]
-        elif name not in now and found[name] == value:
-            del found[name]
-    return found
+    return stored if kind.model is dict else decoded(kind, msgspec.json.encode(stored))

@@ -42,6 +42,7 @@ from elasticjob.master.cluster.brain import Brain, BrainOptimizer, Reporter, Wit
 from elasticjob.master.durable.store import MANAGER
 from elasticjob.master.handlers import check as checks
 from elasticjob.master.handlers import nodes
+from elasticjob.master.handlers.incarnations import JUMP
 from elasticjob.master.progress import goodput, progress
 from elasticjob.master.rendezvous import servers
 from elasticjob.master.rendezvous.topology import spot_of
@@ -87,6 +88,13 @@ def spec_of(job: ElasticJob, limits: Limits) -> Spec:
         leader=leader_of(job),
         rules=tuple(map(_rule, job.spec.run_policy.failure_policy.rules)),
     )
+
+
+def after_told(job: Job, declared: ElasticJob) -> Job:
+    """Return the job in no earlier round than its status, which may be written before the snapshot is."""
+    training = declared.status.training
+    told = (training.round if training else None) or 0
+    return job.but(round=told) if job.round < told <= job.round + JUMP else job
 
 
 def leader_of(job: ElasticJob) -> str:

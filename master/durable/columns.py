@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,6 +24,8 @@ CROWD: Final = 1_000
 """Nodes beyond which the snapshot keeps less of each: the API server takes 1 MiB."""
 RETIRED: Final = 1  # incarnation of a node of a crowd that is refused by the next master
 WORDS: Final = 200  # characters of its failure
+
+_fields = cache(msgspec.structs.fields)
 
 Row = TypeVar("Row", bound=msgspec.Struct)
 Columns = dict[str, Sequence[Any]]
@@ -104,7 +107,7 @@ def _with_world(saved: _Snapshot, world: World, nodes: Sequence[Node]) -> _Snaps
 
 def _columns(kind: type[Row], rows: Sequence[Row]) -> Columns:
     columns: Columns = {}
-    for field in msgspec.structs.fields(kind):
+    for field in _fields(kind):
         values = [getattr(row, field.name) for row in rows]
         if all(value == values[0] for value in values):
             values = values[:1]

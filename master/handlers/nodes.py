@@ -111,9 +111,9 @@ def orders(job: Job, request: Watch, now: datetime) -> Orders:
             node.round, hang=hang if hang and hang.round == node.round else None, leaving=leaving
         )
     if node.round:
-        return order.regroup(
-            node.round, f"a new master took over: it does not know the world of {node.round}"
-        )
+        # nor whether all of its members live: elastic workers may wait for one in a collective for ever
+        why = f"a new master took over: it does not know the world of {node.round}"
+        return order.regroup(node.round, why, (node.name,))
     if request.round:
         return order.regroup(request.round, f"round {request.round} is over for {node.name}", (node.name,))
     left = verdict.time_to_join(job, now)

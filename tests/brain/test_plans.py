@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
-from elasticjob.api.v1alpha1.scaleplan import ScalePlan
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.brain.events import Pace
 from elasticjob.brain.plans import Plans
 from elasticjob.brain.store import Record, SeenJob, Store
 from elasticjob.kube.objects.kinds import Manifest
-from lab.build.jobs import job, plan
+from lab.build.caches import caches, raw
+from lab.build.jobs import job, plan, resource
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -52,3 +55,26 @@ async def test_a_plan_gets_a_name_that_none_has_after_a_lost_database(store: Sto
     assert await plans.carry_out(job(), kept, 0, NOW)
     assert server.made == ["digits-brain-job-1-8"]
     assert (await store.history("job-1", NOW)).decisions == 8
+
+
+async def test_the_end_of_each_plan_is_noted_also_where_another_decision_came_since(store: Store) -> None:
+    mine = job(status={"phase": "Running"}, optimizeMode="cluster")
+    ends, server = {1: "Superseded", 2: "Succeeded"}, Server([])
+    written = [(SCALEPLAN, raw(plan(f"digits-brain-job-1-{n}", phase=end))) for n, end in ends.items()]
+    found = caches((ELASTICJOB, raw(mine)), (JOBRESOURCE, raw(resource())), *written)
+    plans = Plans(
+        store,
+        cast(Any, server),
+        found.jobs,
+        found.resources,
+        cast(Any, server),
+        algorithms=(),
+        pace=Pace(),
+        every=timedelta(seconds=30),
+        now=lambda: NOW,
+    )
+    await store.see_job(SeenJob("job-1", "ml", "digits", NOW), NOW)
+    kept = Record(NOW, "Idle", "mine", "it pays", {}, {"groups": {"worker": {"count": 3}}})
+    assert [await plans.carry_out(mine, kept, number - 1, NOW) for number in ends] == [True, True]
+    await replace(plans, plans=found.plans)(mine.key)
+    assert {each.number: each.outcome for each in await store.decisions_of("job-1")} == ends

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any, cast
 
+import msgspec
 import pytest
 
+from elasticjob.api.crds import DECLARATIONS
 from elasticjob.api.v1alpha1.common import LABEL_JOB, MASTER_SUFFIX
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.devcluster.server.write.patches import json_patch
 from elasticjob.kube.errors import Conflict, Invalid, ServerError
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import SERVICE_ACCOUNT
+from elasticjob.kube.webhook.review import AdmissionReview, Request, mutate, validate
+from elasticjob.webhooks import WEBHOOKS
 from lab.build import manifests
-from lab.build.manifests import ABSENT, changed
+from lab.build.manifests import ABSENT, changed, declared
 from lab.virtual.admission import Admission
 from lab.virtual.server import Instant, Server
 
@@ -69,8 +75,13 @@ async def test_a_status_is_judged_alone() -> None:
 async def test_what_is_wrong_is_not_stored(changes: Manifest, why: str) -> None:
     server = guarded()
     with pytest.raises(Invalid, match=why):
-        await server.apply(JOB, changed(manifests.JOB, changes), manager="user")
+        await server.create(JOB, changed(manifests.JOB, changes))
     assert not server.every(JOB)
+
+
+async def test_an_unknown_field_cannot_be_applied() -> None:
+    with pytest.raises(ServerError, match=r"\.spec\.colour: field not declared in schema"):
+        await guarded().apply(JOB, changed(manifests.JOB, {"spec/colour": "red"}), manager="user")
 
 
 async def test_rules_compare_an_object_with_the_one_before() -> None:
@@ -146,3 +157,63 @@ async def test_an_object_that_changes_while_a_webhook_reads_is_looked_at_again(*
     stored = await server.merge_patch(JOB, "digits", patch, "lab")
     assert (stored["spec"]["nodeUnit"], stored["metadata"]["generation"]) == (2, 3)
     assert stored["spec"]["replicaSpecs"]["worker"]["template"]["spec"]["serviceAccountName"]
+
+
+CHANGES: tuple[tuple[str, Any], ...] = (
+    ("spec/suspend", True),
+    ("spec/nodeUnit", 3),
+    (f"{WORKER}/replicas", 1),
+    (f"{WORKER}/template/spec/serviceAccountName", f"other{MASTER_SUFFIX}"),
+    ("spec/replicaResourceSpecs/worker/replicas", 9),
+    ("spec/replicaResourceSpecs/worker/resource", {"cpu": "x"}),
+    ("spec/ownerJob", "Other"),
+    ("spec/trainer/min-instance", 5),
+    ("spec/collector/template/spec/hostNetwork", 1),
+    ("spec/group", "a b"),
+    ("spec/aggregator/template/spec/restartPolicy", "Always"),
+    ("metadata/labels", {LABEL_JOB: "other"}),
+)
+
+
+Verdict = Manifest | list[str]
+"""What is stored, or why not."""
+
+
+async def by_bytes(server: Server, kind: Kind[Any], old: Manifest | None, new: Manifest) -> Verdict:
+    """What follows from the answers of our webhooks to the API server's bytes."""
+    [webhook] = [each for each in WEBHOOKS if each.kind.resource == kind.resource]
+    schemas = Admission(Instant(server), webhooks=())
+
+    def review(new: Manifest) -> Request:
+        request = {"uid": "u", "operation": "UPDATE" if old else "CREATE", "object": new, "oldObject": old}
+        request |= {name: new["metadata"][name] for name in ("name", "namespace")}
+        return msgspec.json.decode(msgspec.json.encode({"request": request}), type=AdmissionReview).request
+
+    try:
+        new = await schemas.admit(kind, old, new)
+        first = await mutate(webhook, review(new))
+        new = await schemas.admit(kind, old, json_patch(new, list(first.patch)))
+    except Invalid as error:
+        return [each["message"] for each in error.causes]
+    answer = await validate(webhook, review(new), Instant(server)) if first.allowed else first
+    return new if answer.allowed else [each.message for each in answer.problems]
+
+
+async def by_admission(server: Server, kind: Kind[Any], old: Manifest | None, new: Manifest) -> Verdict:
+    try:
+        return await server.admit(kind, old, new, "", "")
+    except Invalid as error:
+        return [each["message"] for each in error.causes]
+
+
+async def test_webhooks_say_the_same_of_what_is_remembered_as_of_its_bytes() -> None:
+    chance, server, verdicts = Random(0), guarded(manifests.JOB), list[Verdict]()
+    for _ in range(200):
+        declaration = chance.choice(DECLARATIONS)
+        kind, old, new = declaration.kind.untyped(), None, declared(declaration.kind)
+        if chance.random() < 0.6:
+            old = new = server.put(kind, changed(new, dict(chance.sample(CHANGES, 1))))
+        new = changed(new, dict(chance.sample(CHANGES, 2)))
+        verdicts.append(await by_admission(server, kind, old, new))
+        assert verdicts[-1] == await by_bytes(server, kind, old, new)
+    assert sum(isinstance(each, list) for each in verdicts) > 40

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 from elasticjob.api.resources import MalformedQuantity, Raw, Resources, unit
 from elasticjob.kube.objects.problem import Problem
@@ -147,6 +147,22 @@ def node_problems(path: str, name: str, job: str, roles: Iterable[str]) -> Itera
     if node(job, roles, name) is None:
         wanted = " or ".join(f"{job}-{role}-<index>" for role in roles)
         yield Problem(path, f"{name!r} is not a node of job {job}: write {wanted}")
+
+
+def volume_problems(path: str, volumes: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Find volumes without a name, and names that are none, or are there twice."""
+    seen = set[str]()
+    for index, volume in enumerate(volumes):
+        name, at = volume.get("name"), f"{path}[{index}].name"
+        if not isinstance(name, str) or not name:
+            yield Problem(at, "is missing: volumes are mounted by their names")
+        elif not is_label(name):
+            what = f"{name!r} is not the name of a volume: write small letters, digits and inner dashes"
+            yield Problem(at, what)
+        elif name in seen:
+            yield Problem(at, f"two volumes are called {name}: rename one")
+        else:
+            seen.add(name)
 
 
 def duplicate_problems(path: str, names: Iterable[str]) -> Iterator[Problem]:

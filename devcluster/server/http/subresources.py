@@ -121,7 +121,7 @@ class Subresources:
             call.options(),
             subresource="binding",
         )
-        return Reply(201, encode(_SUCCESS))
+        return Reply(201, encode(SUCCESS))
 
     async def evict(self, call: Call) -> Reply:
         """POST pods/NAME/eviction: a deletion that asks politely (disruption budgets are not kept here)."""
@@ -134,14 +134,14 @@ class Subresources:
                 target.resource,
                 target.namespace,
                 target.name,
-                lambda pod: with_condition(pod, _EVICTED, self._now()),
+                lambda pod: with_condition(pod, EVICTED, self._now()),
                 call.options(),
                 subresource="status",
             )
         await deleting.delete(
             self._core, target.resource, target.namespace, target.name, deletion, call.options()
         )
-        return Reply(201, encode(_SUCCESS))
+        return Reply(201, encode(SUCCESS))
 
     # namespaces
 
@@ -163,10 +163,10 @@ class Subresources:
         return Reply(200, answer.stored.raw)
 
 
-_EVICTED = {
+EVICTED = {
     "type": "DisruptionTarget",
     "status": "True",
     "reason": "EvictionByEvictionAPI",
     "message": "Eviction API: evicting",
 }
-_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

@@ -117,9 +117,11 @@ def members(schema: Schema) -> Mapping[str, Schema]:
 
 def member(schema: Schema, name: str) -> Schema | None:
     """The schema of one key of an object, None where the key is unknown."""
-    declared = members(schema)
-    if name in declared:
-        return declared[name]
+    found: Schema | None = (schema.get("properties") or {}).get(name)
+    if found is None and schema.get(EMBEDDED):
+        found = members(schema).get(name)
+    if found is not None:
+        return found
     more = schema.get("additionalProperties")
     if isinstance(more, dict):
         return more

@@ -142,10 +142,10 @@ def _content_problems(
     resource: Resource, new: Manifest, old: Manifest | None, known: Iterable[Cause], subresource: str
 ) -> list[Cause]:
     """Violations of the schema, except in fields of `known`; unchanged values of an update are allowed."""
-    fields = {cause.field for cause in known}
-    changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
     if resource.custom and subresource == "status":
         return _status_problems(resource, new, old)
+    fields = {cause.field for cause in known}
+    changed = {name: value for name, value in different(new, old).items() if name != "metadata"}
     content = [*validate(changed, resource.schema), *_name_problems(resource, new)]
     if resource.custom and old is not None:
         content = [cause for cause in content if not is_as_before(cause, new, old, resource.schema)]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from elasticjob.api import crds
-from elasticjob.api.paddle.convert import elasticjob_of, notes, problems
+from elasticjob.api.paddle.convert import elasticjob_of, notes, problems, what_waits
 from elasticjob.api.paddle.trainingjob import DECLARATION, TrainingJob
 from lab.build.manifests import ABSENT, changed
 
@@ -69,6 +69,8 @@ def at(manifest: Any, path: str) -> Any:
         ({"spec/master": {}}, MASTER, None),
         ({"spec/imagePullSecrets": [{"name": "s"}]}, f"{MASTER}/imagePullSecrets", [{"name": "s"}]),
         ({"spec/NodeSelector": {"disk": "ssd"}}, f"{MASTER}/nodeSelector", {"disk": "ssd"}),
+        ({"spec/imagePullSecrets": [{"name": "s"}]}, f"{MASTER}/containers", [{"name": "main"}]),
+        ({"spec/NodeSelector": {"disk": "ssd"}}, f"{MASTER}/containers", [{"name": "main"}]),
         ({"spec/hostNetwork": True}, MASTER, None),
         ({"spec/trainer/passes": 50}, f"{MAIN}/env/4", {"name": "PADDLE_INIT_NUM_PASSES", "value": "50"}),
         ({"spec/fault_tolerant": True}, f"{WORKER}/restartCount", None),
@@ -140,6 +142,8 @@ def unknown(value: Any, schema: Any) -> Iterator[str]:
         ({"spec/master/resources/limits": {OLD_GPU: 1, GPU: 1}}, "spec.master.resources.limits: has"),
         ({"metadata/name": "Job_1"}, f"{REFUSED}metadata.name"),
         ({"spec/trainer/resources/requests": {"cpu": "many"}}, f"{REFUSED}spec.replicaSpecs[worker]"),
+        ({"spec/volumes": [{"emptyDir": {}}]}, "spec.volumes[0].name: is missing"),
+        ({"spec/volumes": [{"name": "data"}, {"name": "data"}]}, "spec.volumes[1].name: two volumes"),
         ({"spec/VolumeMounts": [{"name": "absent", "mountPath": "/v"}]}, f"{REFUSED}spec.replicaSpecs["),
     ],
 )
@@ -153,6 +157,23 @@ def test_what_cannot_change() -> None:
     (found,) = problems(made({"spec/pserver": RANGE}), made({}))
     assert str(found).startswith("spec.pserver: cannot be added or removed while the job exists")
     assert problems(made({"spec/image": ABSENT}), made({"spec/image": ABSENT})) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "changes", "waits"),
+    [
+        ("running", {"spec/image": "other"}, True),
+        ("running", {"spec/NodeSelector": {"disk": "ssd"}}, True),
+        ("running", {"spec/trainer/max-instance": 6}, False),
+        ("succeeded", {"spec/image": "other"}, False),
+        (None, {"spec/image": "other"}, False),
+    ],
+)
+def test_a_changed_template_waits_until_the_job_is_suspended(
+    phase: str | None, changes: dict[str, Any], waits: bool
+) -> None:
+    old = made({"status/phase": phase})
+    assert bool(what_waits(made(changes), old)) == waits
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,15 @@ def test_conditions_say_when_and_why() -> None:
     assert status.replica_status["Coordinator"].failed == 1
 
 
+def test_a_job_whose_coordinator_runs_before_its_first_status_has_been_created() -> None:
+    given = seen(pod())
+    status = status_of(given, step(given), NOW)
+    assert [(each.type, each.status) for each in status.conditions] == [
+        ("Created", "True"),
+        ("Running", "True"),
+    ]
+
+
 def test_on_success_what_was_active_has_succeeded_and_stays_counted() -> None:
     given = seen(pod(phase="Succeeded"), pod(Role.COLLECTOR), **CREATED)
     status = status_of(given, step(given), NOW)

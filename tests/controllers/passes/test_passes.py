@@ -517,3 +517,31 @@ def decisions(of_job: Item) -> tuple[Any, Any]:
 
 def test_a_report_of_the_end_makes_a_pass() -> None:
     assert more_than_reports(Change(raw(job()), raw(job(status=over()))))
+
+
+@pytest.mark.parametrize("since", ["suspended", "over", "not written"])
+async def test_what_is_looked_up_every_ten_minutes_makes_no_pass_after_another(since: str) -> None:
+    """A job at rest has no budget to look up, as it had while it ran; nor is one that is to be written."""
+    known = job({"worker": role(1)}, status={"phase": "Running"})
+    sizes: Any = {"sizes": {"worker": 1}, "asked": '{"worker": 1}'}
+    at_work = {**RUNS, "conditions": [{"type": "Ready", "status": "True"}]}
+    found = caches(
+        (ELASTICJOB, raw(known)),
+        (JOBRESOURCE, raw(resource(**sizes, status={"minAvailable": 1}))),
+        (SERVICE, masters_service()),
+        (POD, pod(0, status=at_work)),
+    )
+    time = NOW
+    reconcile = of_nodes(found, Server({"ElasticJob": known}), lambda: time)
+    await reconcile(KEY)
+    match since:
+        case "suspended":
+            still = resource(**sizes, status={"minAvailable": 1}, suspend=True)
+            found.resources.take(Upserted(raw(still)))
+        case "over":
+            found.jobs.take(Upserted(raw(job({"worker": role(1)}, status=over()))))
+        case "not written":
+            found.resources.take(Upserted(raw(resource(**sizes, status={"minAvailable": 2}))))
+    time += timedelta(minutes=11)
+    wait = (await reconcile(KEY)).again_in
+    assert wait is None or wait >= SOON

@@ -3,56 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
+from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.kube.objects.kinds import Key, Kind, Manifest
+from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD
-from lab.simulation import kinds
+from lab.simulation import acts
 from lab.simulation.autoscaler import HPA, GitOps
 from lab.simulation.brain import QUICK, SHARING, Brain
+from lab.simulation.connection import Connection, Strike
+from lab.simulation.history import History
+from lab.simulation.players import DIServer, player_fails, players_come, players_go
 from lab.simulation.records import records
-from lab.virtual.cluster import TEAM, World
+from lab.simulation.world import World
+from lab.virtual.admission import Admission
+from lab.virtual.cluster import TEAM, dijob, training
 from lab.virtual.loop import run
-from lab.virtual.server import Verbs
+from lab.virtual.server import Instant
 
 A: Final = Key(TEAM, "a")
 WORKERS: Final = "spec/replicaSpecs/worker/replicas"
 
 
-class Mortal(Verbs):
-    """The connection of a Brain that dies beside its first create of a plan."""
-
-    def __init__(self, world: World, when: str) -> None:
-        self.server, self.when, self.dies = world.server, when, asyncio.Event()
-        self._writes = False
-
-    async def asked(self, verb: str, kind: Kind[Any], name: str) -> None:
-        self._writes = (verb, kind.name) == ("create", SCALEPLAN.name)
-        await self._die("before")
-
-    async def answered(self) -> None:
-        await self._die("after")
-
-    async def _die(self, when: str) -> None:
-        if self._writes and self.when == when and not self.dies.is_set():
-            self.dies.set()
-            await asyncio.Event().wait()
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_brain_that_dies_beside_its_write_plans_once(when: str) -> None:
     async def play(world: World) -> None:
-        store, mortal = await records(), Mortal(world, when)
-        first = Brain(mortal, Random(1), store, SHARING)
-        world.add(ELASTICJOB, kinds.job("a", mode="cluster"))
-        await mortal.dies.wait()
+        store, died = await records(), die_beside_first_write(world, "brain", when)
+        first = Brain(world.connection("brain"), Random(1), store, SHARING)
+        await acts.submit(world, job="a", strategy="Local", workers=2, least=1, most=4, mode="cluster")
+        await died.wait()
         first.stop()
         assert len(world.server.every(SCALEPLAN)) == (when == "after")
         await asyncio.sleep(2)
@@ -74,9 +61,8 @@ def test_brain_that_dies_beside_its_write_plans_once(when: str) -> None:
 def test_brain_grows_a_job_whose_master_reports_its_speed() -> None:
     async def play(world: World) -> None:
         brain = Brain(world.server, Random(1), await records(), QUICK)
-        made = kinds.job("a", strategy="AllreduceStrategy", mode="cluster", workers=0)
-        world.add(ELASTICJOB, made)
-        world.add(SCALEPLAN, kinds.plan("a-start", "a", workers=2, manual=False))
+        await acts.submit(world, job="a", workers=0, least=1, most=4, mode="cluster")
+        await acts.plan(world, "a", 2, "no")
         reports = asyncio.create_task(report_speed(world, "a"))
         await asyncio.sleep(30)
         reports.cancel()
@@ -93,7 +79,7 @@ def test_an_autoscaler_and_git_come_to_rest_beside_each_other() -> None:
         clock = world.server.clock
         git = GitOps(world.server, clock)
         scaler = HPA(world.server, clock, Random(1), JOBRESOURCE, A, 1, 4)
-        git.commit(ELASTICJOB, kinds.job("a", most=6))
+        git.commit(ELASTICJOB, acts.manifest(job="a", strategy="Local", workers=2, least=1, most=6))
         git.start()
         scaler.start()
         await asyncio.sleep(60)
@@ -119,7 +105,7 @@ def test_an_autoscaler_and_git_come_to_rest_beside_each_other() -> None:
 
 def test_a_training_job_of_paddle_runs_as_a_job() -> None:
     async def play(world: World) -> None:
-        world.add(TRAININGJOB, kinds.training("a"))
+        world.add(TRAININGJOB, training("a", 2, 4))
         await asyncio.sleep(10)
         made, found = job(world), world.there(TRAININGJOB, "a")
         assert found
@@ -129,11 +115,51 @@ def test_a_training_job_of_paddle_runs_as_a_job() -> None:
     run(beside_the_operator(play))
 
 
-async def beside_the_operator(play: Any) -> None:
-    world = World(Random(1))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_coordinator_gets_its_collectors_once_from_a_di_server_that_dies(when: str) -> None:
+    async def play(world: World) -> None:
+        world.add(DIJOB, dijob("a", ""))
+        await asyncio.sleep(5)
+        died = die_beside_first_write(world, "di-server", when)
+        running = [DIServer(world.connection("di-server"), Random(1))]
+        asked = asyncio.create_task(players_come(lambda: running[-1], A, 2))
+        await died.wait()
+        running[-1].stop()
+        assert len(world.players()) == (when == "after")
+        running.append(DIServer(world.server, Random(2)))
+        assert await asked
+        assert await players_come(lambda: running[-1], A, 1)
+        await asyncio.sleep(5)
+        [first, *others] = sorted(pod["metadata"]["name"] for pod in world.players())
+        assert len(others) == 2
+        assert await player_fails(lambda: running[-1], A, first)
+        assert await players_go(lambda: running[-1], A, 2)
+        await asyncio.sleep(10)
+        [left] = world.players()
+        assert left["metadata"]["name"] != first
+        running[-1].stop()
+
+    run(beside_the_operator(play))
+
+
+async def beside_the_operator(play: Callable[[World], Awaitable[None]]) -> None:
+    world = World.of(History(1), ())
+    world.server.admission = Admission(Instant(world.server))
     world.start()
     await play(world)
-    await world.kill()
+    world.close()
+
+
+def die_beside_first_write(world: World, program: str, when: str) -> asyncio.Event:
+    """Have a program do nothing more before or after its first write. Returns what is set then."""
+    died = asyncio.Event()
+
+    async def die(connection: Connection) -> None:
+        connection.dead = True
+        died.set()
+
+    world.strikes[program, 1] = Strike(when == "after", die)
+    return died
 
 
 async def report_speed(world: World, name: str) -> None:

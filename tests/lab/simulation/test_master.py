@@ -11,12 +11,14 @@ from typing import Any
 
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.parts import names
+from elasticjob.kube.errors import ServerError
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import POD
+from elasticjob.kube.objects.views import CONFIG_MAP, POD
 from elasticjob.master.state.job import Job
 from lab.simulation.agent import Agent
 from lab.simulation.master import Master
 from lab.simulation.trained import round_of, unsound, untrue_end, went_back
+from lab.simulation.training import Training
 from lab.virtual import cluster, loop
 from lab.virtual import pods as kubelet
 from lab.virtual.server import Server
@@ -28,12 +30,12 @@ JOB, SPACE = "digits", cluster.TEAM
 class Scene:
     """A job, its pods put by hand, the programs in them, and what is wrong."""
 
-    def __init__(self, workers: int = 3, least: int = 1, steps: int = 20) -> None:
-        self.server, self.steps = Server(loop.LoopClock()), steps
+    def __init__(self, workers: int = 3, least: int = 1, steps: int = 20, *, plain: bool = False) -> None:
+        self.server, self.wrong = Server(loop.LoopClock()), list[str]()
+        self.training = Training(steps, self.wrong.append, plain=plain)
         made = cluster.job(JOB, "", workers, least, workers, master=True)
         self.server.put(ELASTICJOB, {**made, "metadata": {"name": JOB, "namespace": SPACE}})
         self.server.listen(self._look)
-        self.wrong: list[str] = []
         self.agents: dict[str, Agent] = {}
         self.words: dict[str, Any] = {}
         self.lead()
@@ -59,7 +61,7 @@ class Scene:
             kubelet.end(self.server, self.server.lookup(POD, name, SPACE), code)
 
         self.agents[name] = Agent(
-            pod, lambda _: self.master, self.server.clock, Random(name), self.steps, ended
+            pod, lambda _: self.master, self.server.clock, Random(name), self.training, ended
         )
         self.agents[name].start()
 
@@ -174,5 +176,42 @@ def test_a_master_that_is_told_to_stop_leaves_no_verdict() -> None:
         scene.master.stop()
         await scene.until(lambda: scene.words, "it ends", 10)
         assert (scene.words["verdict"], scene.words["code"]) == ("Stopped", 0)
+
+    play(story())
+
+
+def test_no_round_is_counted_twice_where_the_status_is_newer_than_the_snapshot() -> None:
+    async def story() -> None:
+        scene = Scene(steps=1000)
+        full = ServerError(500, "InternalError", "etcdserver: no space")
+        scene.server.fault = lambda verb, kind, _: full if (verb, kind) == ("apply", CONFIG_MAP) else None
+        await scene.until(lambda: scene.size == 3, "all train")
+        scene.lose(1)
+        await scene.until(lambda: scene.size == 2, "two train")
+        scene.master.kill()
+        for index in (0, 2):
+            scene.lose(index)
+        for index in range(3):
+            scene.work(index, relaunch=1)
+        scene.lead(relaunch=1)
+        await scene.until(lambda: scene.size == 3, "all train again")
+        assert round_of(scene.job) == 3
+
+    play(story())
+
+
+def test_a_member_that_is_lost_with_the_master_of_an_unsaved_world_stops_no_other() -> None:
+    async def story() -> None:
+        scene = Scene(steps=1000)
+        full = ServerError(500, "InternalError", "etcdserver: no space")
+        scene.server.fault = lambda verb, kind, _: full if (verb, kind) == ("apply", CONFIG_MAP) else None
+        await scene.until(lambda: scene.size == 3, "all train")
+        scene.agents["digits-worker-2"].kill(silently=True)
+        scene.master.kill(silently=True)
+        await asyncio.sleep(3)
+        scene.server.remove(POD, scene.server.lookup(POD, "digits-worker-2", SPACE), grace=0)
+        scene.lead(relaunch=1)
+        before = scene.training.step
+        await scene.until(lambda: scene.training.step > before + 3, "the others train on", 90)
 
     play(story())

@@ -69,7 +69,7 @@ def test_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     results, output, tried = tmp_path / "results.json", io.StringIO(), list[str]()
     first, second, third = list(mutants())[:3]
     endings = {
-        first: Trial(0.5, Finding("twins", 1, 7)),
+        first: Trial(0.5, Finding("twins", "seed 1", 7)),
         second: Trial(2.0, broke="exit code 2: Usage"),
         third: Trial(9.0),
     }
@@ -90,6 +90,6 @@ def test_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
 
 
 def test_finding_is_read_from_the_last_line() -> None:
-    found = Finding("twins", 1, 7)
+    found = Finding("twins", "seed 1", 7)
     assert Finding.of(f"noise\n{found}\n") == found
     assert [Finding.of(text) for text in ("", "ok", "[1]", '{"truth": "twins"}')] == [None] * 4

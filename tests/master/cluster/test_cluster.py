@@ -25,8 +25,16 @@ from elasticjob.kube.objects.views import (
     PodSpec,
 )
 from elasticjob.master.cluster import cluster as module
-from elasticjob.master.cluster.cluster import Cluster, is_urgent, pods_of, spec_of, training_status
+from elasticjob.master.cluster.cluster import (
+    Cluster,
+    after_told,
+    is_urgent,
+    pods_of,
+    spec_of,
+    training_status,
+)
 from elasticjob.master.durable.store import Nowhere
+from elasticjob.master.handlers.incarnations import JUMP
 from elasticjob.master.health.watch import add_finding
 from elasticjob.master.serving.pages import JobCollector
 from elasticjob.master.serving.server import Master
@@ -268,6 +276,17 @@ async def test_a_master_whose_credentials_are_refused_for_long_ends(
         await clock.advance(1)
     reporting.cancel()
     assert (master.retired, master.ended.is_set()) == (ends, ends)
+
+
+@pytest.mark.parametrize(
+    ("told", "begins"), [(None, 2), (1, 2), (2, 2), (5, 5), (2 + JUMP, 2 + JUMP), (3 + JUMP, 2)]
+)
+def test_a_master_begins_in_no_earlier_round_than_was_told(told: int | None, begins: int) -> None:
+    declared = elasticjob(worker={"replicas": 2})
+    status = declared.status.model_copy(update={"training": Training(round=told)})
+    job = Job(spec=Spec(job="digits"), round=2)
+    assert after_told(job, declared).round == 2
+    assert after_told(job, declared.model_copy(update={"status": status})).round == begins
 
 
 def test_an_end_beyond_the_calendar_is_not_told() -> None:

@@ -273,4 +273,4 @@ async def test_what_a_deleted_namesake_left_behind_is_not_ours(place: Place) -> 
     patch = {"metadata": {"ownerReferences": [owner], "finalizers": ["elasticjob.dlrover/test"]}}
     await place.client.merge_patch(CONFIG_MAP, "digits-master-state", patch, place.namespace)
     async with in_cluster(place.settings, SystemClock()) as master:
-        assert (master.job.verdict, master.job.round) == (None, 0)
+        assert (master.job.verdict, master.job.world) == (None, None)

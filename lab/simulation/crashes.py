@@ -1,0 +1,136 @@
+"""A crash before and after each write of some histories, one at a time: the end is as without it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rich.table import Table
+
+from lab.simulation.connection import Write
+from lab.simulation.history import History, Line
+from lab.simulation.normal import differences, normal
+from lab.simulation.play import Outcome, play
+
+WHENS: Final = ("before", "after")
+HISTORIES: Final[Mapping[str, str]] = {
+    "a job of 2, 3 and 1 workers": """
+        0 submit job=a strategy=Local workers=2 least=1
+        5 scale job=a workers=3
+        12 scale job=a workers=1""",
+    "a job with a master, of 2 and 3 workers": """
+        0 submit job=a strategy=Allreduce workers=2 least=1 most=4
+        5 scale job=a workers=3
+        9 delete job=a""",
+    "a job that is over, and deleted after its time": """
+        0 submit job=a strategy=Local workers=2 least=1 seconds=3 ttl=10 clean=All""",
+    "failures, and a deleted pod": """
+        0 submit job=a strategy=Allreduce workers=3 least=1 restarts=2
+        5 end-pod job=a index=0 code=3
+        8 end-pod job=a index=1 code=143
+        12 delete-pod job=a index=2
+        20 end-pod job=a index=0 code=1""",
+    "a job that fails": """
+        0 submit job=a strategy=Local workers=2 least=2 seconds=2 exit=1 restarts=1 policy=OnFailure""",
+    "a lost machine": """
+        0 submit job=a strategy=Allreduce workers=3 least=1
+        6 lose machine=n1 seconds=20
+        9 lose machine=n2 seconds=5""",
+    "plans of programs and users": """
+        0 submit job=a strategy=Local workers=2 least=1 most=5 mode=single-job
+        4 plan job=a workers=3 manual=no
+        4.1 plan job=a workers=4 manual=yes
+        4.2 plan job=a workers=2 manual=no cpu=2
+        12 autoscale job=a workers=5""",
+    "suspended, edited, resumed": """
+        0 submit job=a strategy=Allreduce workers=2 least=1
+        5 suspend job=a on=yes
+        10 edit job=a image=v2
+        12 edit job=a workers=3
+        15 suspend job=a on=no""",
+    "made again under its name": """
+        0 submit job=a strategy=Allreduce workers=2 least=1
+        5 again job=a strategy=Local workers=3 least=1 seconds=6""",
+    "what others take away": """
+        0 submit job=a strategy=Allreduce workers=2 least=1
+        40 take-away job=a kind=services
+        80 take-away job=a kind=secrets
+        120 take-away job=a kind=networkpolicies""",
+    "in a queue": """
+        0 submit job=a strategy=Local workers=2 least=1 queue=a
+        6 scale job=a workers=3
+        10 come name=f queue=a cpu=2 priority=5
+        20 scale job=a workers=1
+        25 go name=f
+        30 scale job=a workers=3""",
+    "in a queue, deactivated, and over": """
+        0 submit job=a strategy=Allreduce workers=2 least=1 queue=b
+        6 suspend job=a on=yes
+        12 suspend job=a on=no
+        18 end-pod job=a index=0 code=0
+        24 delete job=a""",
+    "a DIJob and its players": """
+        0 dijob name=d queue=a
+        6 players name=d many=2
+        12 remove kind=dijob name=d""",
+    "a TrainingJob": """
+        0 train name=t least=1 most=3
+        8 remove kind=training name=t""",
+    "Brain": """
+        0 submit job=a strategy=Allreduce workers=2 least=1 most=4 mode=cluster trains=yes
+        0.5 brain
+        20 end-pod job=a index=0 code=137""",
+}
+
+
+@dataclass(frozen=True)
+class Crash:
+    """One history with a crash at one write, and what is wrong then."""
+
+    write: Write
+    when: str
+    wrong: str
+
+
+def crashes(text: str, back: float = 1.0, program: str = "operator") -> Iterator[Crash]:
+    """Yield what a crash before and after each write of a history leads to.
+
+    Raises ValueError for a history that is wrong without a crash.
+    """
+    history = History.parse(text)
+    usual = play(history, ends=False)
+    if usual.wrong:
+        raise ValueError(f"without a crash: {usual.wrong}\n{history}")
+    for write in usual.written:
+        if write.program == program:
+            for when in WHENS:
+                yield Crash(write, when, _compared(usual, crashed(history, write.number, when, back)))
+
+
+def crashed(history: History, write: int, when: str, back: float) -> Outcome:
+    """Play a history with a crash at one write."""
+    line = Line(0.0, "crash", {"write": write, "when": when, "back": back})
+    return play(replace(history, lines=(line, *history.lines)), ends=False)
+
+
+def _compared(usual: Outcome, found: Outcome) -> str:
+    if found.wrong:
+        return found.wrong
+    unlike = list(differences(normal(usual.objects or {}), normal(found.objects or {})))
+    return f"at rest: as-without-it: {'; '.join(unlike)}" if unlike else ""
+
+
+def table(every: Iterable[Crash]) -> Table:
+    """Return a row for each controller, verb and kind: how many crashes, and how many that were wrong."""
+    rows, wrong = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str, str]]()
+    for each in every:
+        write = each.write
+        row = write.controller or "in line", write.verb, write.kind
+        rows[row] += 1
+        wrong[(*row, each.when)] += bool(each.wrong)
+    made = Table("controller", "verb", "kind", "crashes", "wrong before", "wrong after", box=None)
+    for row, many in sorted(rows.items()):
+        made.add_row(*row, str(many), *(str(wrong[(*row, when)]) for when in WHENS))
+    return made
