@@ -94,6 +94,9 @@ class Stage(Place, Protocol):
     @property
     def time(self) -> float: ...
 
+    async def after(self, deed: asyncio.Task[None]) -> None:
+        """Wait before the next deed begins."""
+
 
 def play(
     history: History, truths: Sequence[Truth] = TRUTHS, *, ends: bool = True, verbose: bool = False
@@ -159,6 +162,7 @@ async def happens(world: Stage) -> None:
         row = ROWS[line.name]
         if isinstance(row, Act):
             deeds.append(asyncio.create_task(_applied(line, row.do, world)))
+            await world.after(deeds[-1])
         else:
             _applied(line, row.do, world)
     await asyncio.gather(*deeds)

@@ -372,6 +372,9 @@ class World(cluster.World):
         if found and bool(found.get("spec", {}).get("unschedulable")) != on:
             self.server.change(NODE, found, spec={"unschedulable": True} if on else {})
 
+    async def after(self, deed: asyncio.Task[None]) -> None:
+        """Deeds of the same instant happen at once."""
+
     # reading
 
     def next_number(self, what: str) -> int:
