@@ -297,7 +297,10 @@ def _carry_out(
 
 
 def _write(seen: Seen, folded: Fold, plan: ScalePlan | None, asked: Mapping[str, int]) -> Apply:
-    """The write of the sizes, the plan that is folded in (None: the last one), and of what is asked for."""
+    """The write of the sizes, the plan that is folded in (None: the last one), and of what is asked for.
+
+    Only on what was seen: a size that somebody has asked for since must not be written over.
+    """
     assert seen.job is not None
     assert seen.resource is not None
     resource, before = seen.resource, seen.resource.metadata.annotations
@@ -310,6 +313,7 @@ def _write(seen: Seen, folded: Fold, plan: ScalePlan | None, asked: Mapping[str,
         "name": resource.metadata.name,
         "namespace": resource.metadata.namespace,
         "uid": resource.metadata.uid,
+        "resourceVersion": resource.metadata.resource_version,
         "annotations": {
             **last,
             names.SIZES: names.written(sizes),

@@ -306,14 +306,9 @@ async def remove(world: Place, kind: str, name: str) -> None:
 
 
 def _pods(world: Place, job: str, index: int) -> list[Manifest]:
-    every = world.of_job(POD, job)
-    labels = (each["metadata"]["labels"] for each in every)
-    mine = [
-        p
-        for p, l in zip(every, labels, strict=True)
-        if l.get(LABEL_INDEX) == str(index) and l.get(LABEL_ROLE) == "worker"
-    ]
-    return mine
+    """The pods of a worker, by its index."""
+    place = {LABEL_ROLE: "worker", LABEL_INDEX: str(index)}
+    return [p for p in world.of_job(POD, job) if place.items() <= p["metadata"]["labels"].items()]
 
 
 async def end_pod(world: Place, job: str, index: int, code: int) -> None:
