@@ -60,6 +60,7 @@ from lab.simulation.world import EXIT, SECONDS, UNSCHEDULABLE, with_room
 from lab.virtual import pods
 from lab.virtual.cluster import MACHINES, TEAM, node
 from lab.virtual.server import Verbs
+from lab.waiting import until
 
 KINDS: Final[tuple[Kind[Any], ...]] = (
     ELASTICJOB,
@@ -79,8 +80,9 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
 """What is seen of a namespace: the most telling first."""
 ASIDE: Final = ("/events", "/leases/", "/secrets/elasticjob-operator", "/secrets?")
 """Requests of the operator that are not its controllers'."""
-SEEN: Final = 0.1
-"""Seconds after which a watch has told of a change."""
+SEEN: Final = 0.4
+"""Seconds without a change after which the operator has done what follows from a deed."""
+PATIENCE: Final = 3.0
 STILL: Final = 4.0
 """Seconds without a change after which a cluster may be at rest."""
 QUIET: Final = 50.0
@@ -209,9 +211,11 @@ class Cluster:
             self.note(f"    refused: {error}")
 
     async def after(self, deed: asyncio.Task[None]) -> None:
-        """Wait until a deed is done, and seen by the next one."""
+        """Wait until a deed is done, and what follows at once."""
         await asyncio.wait({deed})
         await asyncio.sleep(SEEN)
+        with suppress(AssertionError):
+            await until(lambda: self.time - self.changed > SEEN, within=PATIENCE)
 
     def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
         asyncio.get_running_loop().call_later(seconds, call, *given)
