@@ -140,7 +140,7 @@ class World(cluster.World):
 
     def _later(self, least: float, most: float, call: Callable[..., object], *given: Any) -> None:
         delay = self.drawn(call.__name__, *given[:1]).uniform(least, most)
-        asyncio.get_running_loop().call_later(delay, call, *given)
+        self.at(delay, call, *given)
 
     # programs
 
@@ -168,7 +168,7 @@ class World(cluster.World):
             return
         self._process.kill()
         self._end(self._process)
-        asyncio.get_running_loop().call_later(back, self._starts_again, behind)
+        self.at(back, self._starts_again, behind)
 
     def _starts_again(self, behind: int) -> None:
         if self._process is None:
@@ -193,13 +193,13 @@ class World(cluster.World):
         self._others.append(process)
         self._process = None
         self.start()
-        asyncio.get_running_loop().call_later(seconds, self._goes_on, process)
+        self.at(seconds, self._goes_on, process)
 
     def _goes_on(self, process: Process) -> None:
         paused, process.connection.paused, process.connection.fenced = process.connection.paused, None, True
         if paused:
             paused.set()
-        asyncio.get_running_loop().call_later(1.0, self._leaves_for_good, process)
+        self.at(1.0, self._leaves_for_good, process)
 
     def _leaves_for_good(self, process: Process) -> None:
         if process in self._others:
@@ -272,7 +272,7 @@ class World(cluster.World):
             return
         if not (machines := with_room(pod, self.server.every(POD), self.server.every(NODE))):
             self._unschedulable(pod)
-            asyncio.get_running_loop().call_later(1.5, self._starts, name, uid)
+            self.at(1.5, self._starts, name, uid)
             return
         chosen = self.drawn("place", name).choice(sorted(each["metadata"]["name"] for each in machines))
         pod = pods.start(self.server, pod, chosen)
@@ -350,6 +350,12 @@ class World(cluster.World):
             for program in self._programs(old):
                 program.kill(silently=self.there(NODE, machine) is None)
 
+    def add(self, kind: Kind[Any], made: Manifest) -> None:
+        self._by_nobody(super().add, kind, made)
+
+    def remove(self, kind: Kind[Any], name: str) -> None:
+        self._by_nobody(super().remove, kind, name)
+
     def lose(self, machine: str) -> None:
         super().lose(machine)
         for pod in self.server.every(POD):
@@ -401,8 +407,12 @@ class World(cluster.World):
         self._lags = max(self._lags, self.time + seconds + 8.0)
 
     def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
-        """Call something so many seconds later."""
-        asyncio.get_running_loop().call_later(seconds, call, *given)
+        """Call something so many seconds later, which no program does."""
+        asyncio.get_running_loop().call_later(seconds, self._by_nobody, call, *given)
+
+    def _by_nobody(self, call: Callable[..., object], *given: Any) -> None:
+        self.server.writer = ""
+        call(*given)
 
     def of_job(self, kind: Kind[Any], job: str) -> list[Manifest]:
         """The objects of a kind that belong to a job, by its label."""
