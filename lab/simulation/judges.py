@@ -202,6 +202,8 @@ def difference(virtual: Objects, real: Objects, dropped: frozenset[str] = frozen
     shown = {
         name: each if name.startswith(ours) else _like(virtual.get(name), each) for name, each in real.items()
     }
+    if virtual == shown:
+        return ""
     before, after = (yaml.safe_dump(dict(side), width=200).splitlines() for side in (virtual, shown))
     return "\n".join(unified_diff(before, after, "virtual", "judge", lineterm="", n=4))
 
