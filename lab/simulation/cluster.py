@@ -398,11 +398,13 @@ class Cluster:
                 await self._close()
 
     async def _rests(self, expected: Callable[[], bool]) -> None:
-        healed = self.time
+        healed, looked = self.time, -1.0
         while self.time - self.changed < QUIET and self.time - healed < LONGEST:
             await asyncio.sleep(1.0)
-            if self.time - max(self.changed, healed) > STILL and expected():
+            still = self.time - max(self.changed, healed) > STILL
+            if still and looked != self.changed and expected():
                 return
+            looked = self.changed if still else looked
 
     async def _close(self) -> None:
         if self._operator:

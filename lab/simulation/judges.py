@@ -41,10 +41,10 @@ ACTS: Final = (
 )
 UNKNOWN: Final = ("trains", "queue", "mode", "cpu")
 """Fields of lines that name what a judge does not have: masters that train, Kueue, Brain, resizes."""
-MOST: Final = 10
+MOST: Final = 7
 SHORTER: Final = 0.5
-APART: Final = 1.5
-"""Seconds between two lines: on a busy machine the operator has seen the first one then."""
+APART: Final = 3.0
+"""Seconds between two lines: more than a pod needs to start, so that also on a busy machine it runs then."""
 ENDS: Final = 8
 LATER: Final = 0.037
 """Seconds between the lines of a history that are added, for as many ends of it."""
@@ -202,6 +202,8 @@ def difference(virtual: Objects, real: Objects, dropped: frozenset[str] = frozen
     shown = {
         name: each if name.startswith(ours) else _like(virtual.get(name), each) for name, each in real.items()
     }
+    if virtual == shown:
+        return ""
     before, after = (yaml.safe_dump(dict(side), width=200).splitlines() for side in (virtual, shown))
     return "\n".join(unified_diff(before, after, "virtual", "judge", lineterm="", n=4))
 
@@ -243,9 +245,6 @@ def judge(
     report(f"{histories} histories in virtual time: {time.monotonic() - began:.0f} s")
     verdicts = [_weighed(each) for each in row.judge(partial(_judge, ends, at_once, report))]
     counts = Counter(each.word for each in verdicts)
-    for each in verdicts:
-        if each.word == "different":
-            report("\n".join((str(each.history), each.difference, *each.diary, "")))
     words = ", ".join(f"{counts[word]} {word}" for word in ("equal", "different", "unsteady"))
     report(f"{where}: {len(verdicts)} judged, {words}, {time.monotonic() - began:.0f} s")
     return not counts["different"]
@@ -284,6 +283,8 @@ async def _judge(
         for history, virtual in left:
             verdicts.append(verdict := await judged(virtual, history, stage))
             report(f"{history.seed}: {verdict.word}, {verdict.seconds:.0f} s")
+            if verdict.word == "different":
+                report("\n".join((str(history), verdict.difference, *verdict.diary, "")))
 
     async with asyncio.TaskGroup() as group:
         for number in range(at_once):
