@@ -24,7 +24,8 @@ from lab.simulation.acts import ACTS, Act, Place, draw_job
 from lab.simulation.connection import Strike, Write
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
-from lab.simulation.truths import TRUTHS, Truth, plans_are_over
+from lab.simulation.promises import EVERY
+from lab.simulation.truths import Truth, plans_are_over
 from lab.simulation.world import World
 from lab.virtual.cluster import MACHINES, TEAM
 from lab.virtual.loop import run
@@ -99,7 +100,7 @@ class Stage(Place, Protocol):
 
 
 def play(
-    history: History, truths: Sequence[Truth] = TRUTHS, *, ends: bool = True, verbose: bool = False
+    history: History, truths: Sequence[Truth] = EVERY, *, ends: bool = True, verbose: bool = False
 ) -> Outcome:
     """Play a history, until all is deleted where it `ends`. Raises Misspelt where a line names no row."""
     for line in history.lines:
@@ -226,7 +227,7 @@ async def _delete_all(world: World) -> None:
 # many
 
 
-def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150) -> Outcome:
+def shrink(outcome: Outcome, truths: Sequence[Truth] = EVERY, tries: int = 150) -> Outcome:
     """Return a history with fewer lines and smaller numbers in which the same truth is broken."""
     name, left = truth_of(outcome.wrong), tries
     for ways in (History.shorter, History.simpler):

@@ -18,7 +18,8 @@ from lab.simulation.crashes import HISTORIES, Crash, crashes, table
 from lab.simulation.history import History
 from lab.simulation.mutants import Finding
 from lab.simulation.play import Outcome, play, play_many, shrink, timed, truth_of
-from lab.simulation.truths import TRUTHS, Truth
+from lab.simulation.promises import EVERY
+from lab.simulation.truths import Truth
 
 BEFORE: Final = 300
 """Drawn histories that are played before crashes at each write, where the first wrong one is looked for."""
@@ -29,8 +30,8 @@ NAMES: Final = re.compile(r"[0-9a-f]{5,}|\b[a-z]+\d+\b|[\d.]+")
 def chosen(only: str) -> tuple[Truth, ...]:
     """Return the truths of names with commas between them, all without. Raises ValueError."""
     if not only:
-        return TRUTHS
-    by_name = {truth.name: truth for truth in TRUTHS}
+        return EVERY
+    by_name = {truth.name: truth for truth in EVERY}
     names = [name.strip() for name in only.split(",")]
     if unknown := [name for name in names if name not in by_name]:
         raise ValueError(f"there is no truth {', '.join(unknown)}: give some of {', '.join(by_name)}")

@@ -162,8 +162,10 @@ def own_objects(world: World, change: Change) -> Iterator[str]:
 
 
 def specs_are_users(world: World, change: Change) -> Iterator[str]:
-    """No program of ours writes what users ask for."""
+    """No program of ours writes what users ask for; the job of a TrainingJob has its controller for a user."""
     if change.by != OPERATOR or not change.of(ELASTICJOB) or change.old is None or change.new is None:
+        return
+    if _owner(change.new):
         return
     if change.old["spec"] != change.new["spec"]:
         yield f"the operator changes the spec of ElasticJob {_name(change.object)}"
@@ -246,13 +248,14 @@ def quotas(world: World, change: Change) -> Iterator[str]:
 
 
 def _counts(world: World, pod: Manifest) -> bool:
-    """Whether a pod is of a job in a queue, or of none of ours."""
+    """Whether a pod is of a job in a queue, or of none of ours; one that came into it later may have others."""
     job = world.there(ELASTICJOB, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
     resource = _resource_of(world, pod)
     mine = job and resource and _owner(resource) == job["metadata"]["uid"]
-    return bool(mine and job and _queued(world, job)) or quota.WORKLOAD_OF in pod["metadata"].get(
-        "annotations", {}
-    )
+    entered = [line.given["name"] for line in world.history.lines if line.name == "enqueue"]
+    return bool(
+        mine and job and _queued(world, job) and _name(job) not in entered
+    ) or quota.WORKLOAD_OF in pod["metadata"].get("annotations", {})
 
 
 def rounds_go_on(world: World, change: Change) -> Iterable[str]:

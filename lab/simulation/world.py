@@ -389,8 +389,9 @@ class World(cluster.World):
         return self._numbers[what]
 
     def jobs(self) -> list[Manifest]:
-        """The jobs in queues."""
-        return [each for each in super().jobs() if QUEUE_LABEL in (each["metadata"].get("labels") or {})]
+        """The jobs in queues that are ours."""
+        every = (each for each in super().jobs() if not each["spec"].get("managedBy"))
+        return [each for each in every if QUEUE_LABEL in (each["metadata"].get("labels") or {})]
 
     @property
     def time(self) -> float:

@@ -103,7 +103,9 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     rules.fail_plans_without_a_job: [("no job", Seen(None, None, (up(),)), "JobNotFound", "up Failed")],
     rules.adopt_plans: [
-        ("a person's plan", seen(up(owned=False, phase="Succeeded")), "PlansAdopted", "up owned")
+        ("a person's plan", seen(up(owned=False, phase="Succeeded")), "PlansAdopted", "up owned"),
+        ("a person's plan for a finished job",
+         seen(up(owned=False, phase="Superseded"), job_=job(status=over())), "PlansAdopted", "up owned"),
     ],
     rules.close_plans_of_a_finished_job: [
         ("a finished job", seen(up(), job_=job(status=over())), "JobFinished", "up Superseded")
