@@ -43,6 +43,8 @@ UNKNOWN: Final = ("trains", "queue", "mode", "cpu")
 """Fields of lines that name what a judge does not have: masters that train, Kueue, Brain, resizes."""
 MOST: Final = 7
 SHORTER: Final = 0.5
+START: Final = 4.0
+"""Seconds between the starts of clusters, which take all of a processor for a while."""
 APART: Final = 3.0
 """Seconds between two lines: more than a pod needs to start, so that also on a busy machine it runs then."""
 ENDS: Final = 8
@@ -279,7 +281,7 @@ async def _judge(
     left, verdicts = iter(ends), list[Verdict]()
 
     async def lane(number: int) -> None:
-        await asyncio.sleep(number)
+        await asyncio.sleep(number * START)
         for history, virtual in left:
             verdicts.append(verdict := await judged(virtual, history, stage))
             report(f"{history.seed}: {verdict.word}, {verdict.seconds:.0f} s")
