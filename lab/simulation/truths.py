@@ -162,7 +162,7 @@ def own_objects(world: World, change: Change) -> Iterator[str]:
 
 
 def specs_are_users(world: World, change: Change) -> Iterator[str]:
-    """No program of ours writes what users ask for; the job of a TrainingJob has its controller for a user."""
+    """No program of ours writes what users ask for; a TrainingJob's controller is the user of its job."""
     if change.by != OPERATOR or not change.of(ELASTICJOB) or change.old is None or change.new is None:
         return
     if _owner(change.new):
@@ -248,7 +248,7 @@ def quotas(world: World, change: Change) -> Iterator[str]:
 
 
 def _counts(world: World, pod: Manifest) -> bool:
-    """Whether a pod is of a job in a queue, or of none of ours; one that came into it later may have others."""
+    """Whether a pod is of a job in a queue, or of none of ours; one that came later may have others."""
     job = world.there(ELASTICJOB, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
     resource = _resource_of(world, pod)
     mine = job and resource and _owner(resource) == job["metadata"]["uid"]
