@@ -196,6 +196,9 @@ class Cluster:
         """The objects of a kind that have the label of a job."""
         return self._caches[kind.resource].list(labels={LABEL_JOB: job})
 
+    def strike(self, write: int, strike: Strike) -> None:
+        self.strikes["operator", self._numbers["write operator"] + write] = strike
+
     def next_number(self, what: str) -> int:
         self._numbers[what] += 1
         return self._numbers[what]

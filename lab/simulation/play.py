@@ -52,6 +52,8 @@ class Outcome:
     objects: Mapping[str, list[Manifest]] | None = None
     """At rest, by resource."""
     written: tuple[Write, ...] = ()
+    never: int = 0
+    """How many faults of writes befell none."""
 
 
 # drawing
@@ -90,7 +92,9 @@ class Stage(Place, Protocol):
 
     history: History
     broken: list[str]
-    strikes: dict[tuple[str, int], Strike]
+
+    def strike(self, write: int, strike: Strike) -> None:
+        """Have something befall the how manyth of the operator's writes from now on."""
 
     @property
     def time(self) -> float: ...
@@ -119,6 +123,7 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
         try:
             await happens(world)
             heal(world)
+            world.server.away = False
             world.kueue_starts()
             await at_rest(world)
             if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
@@ -133,9 +138,18 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
         except Wrong as error:
             wrong = str(error)
         finally:
+            for _, number in world.strikes:
+                world.note(f"--- nothing befell write {number}, which never came")
             world.close()
     return Outcome(
-        history, wrong, world.passes, world.time, tuple(world.diary[-400:]), objects, tuple(world.written)
+        history,
+        wrong,
+        world.passes,
+        world.time,
+        tuple(world.diary[-400:]),
+        objects,
+        tuple(world.written),
+        len(world.strikes),
     )
 
 
@@ -155,8 +169,8 @@ def crashes(world: World) -> Iterator[None]:
 
 
 async def happens(world: Stage) -> None:
-    deeds = list[asyncio.Task[None]]()
     """Have all happen that a history says, at its time."""
+    deeds = list[asyncio.Task[None]]()
     for line in world.history.lines:
         await asyncio.sleep(line.at - world.time)
         _look(world)
@@ -192,7 +206,6 @@ def _raise(world: World, when: str, truths: Iterable[Truth], judge: Callable[[Tr
 def heal(world: Stage) -> None:
     """Nothing more goes wrong."""
     world.note("--- all is well from now on")
-    world.strikes.clear()
     for name in MACHINES:
         world.find(name)
         world.cordon(name, False)

@@ -45,8 +45,9 @@ SECONDS: Final = "SECONDS"
 EXIT: Final = "EXIT"
 """Variables of a container that ends by itself: after how long, and with which code."""
 USER: Final = "user"
+OPERATOR: Final = "operator"
 BRAIN: Final = "brain"
-OURS: Final = ("operator", BRAIN)
+OURS: Final = (OPERATOR, BRAIN)
 TRAINS: Final = "simulation/trains"
 """The annotation of a job of which masters and agents are programs."""
 PLAIN: Final = "plain"
@@ -246,6 +247,9 @@ class World(cluster.World):
         write = Write(program, self._numbers[program], controller, verb, kind, name)
         self.written.append(write)
         return write
+
+    def strike(self, write: int, strike: Strike) -> None:
+        self.strikes[OPERATOR, self._numbers[OPERATOR] + write] = strike
 
     def struck(self, write: Write) -> Strike | None:
         return self.strikes.pop((write.program, write.number), None)
