@@ -195,15 +195,18 @@ def simulate(
     from lab.simulation import mutants as bugs
 
     to, modes = Console(), (story, mutants, first, crashes, edits, judge)
+    if sum(map(bool, modes)) > 1:
+        raise typer.BadParameter("give one of --story, --mutants, --first, --crashes, --edits, --judge")
+    if (mutant or results) and not mutants:
+        raise typer.BadParameter("--mutant and --results belong to --mutants")
+    names = [*filter(None, mutant.split(","))]
+    if unknown := {*names} - bugs.mutants().keys():
+        raise typer.BadParameter(f"{', '.join(unknown)}: no mutant of lab/simulation/mutants.toml")
+    if judge and judge not in judges.JUDGES:
+        raise typer.BadParameter(f"{judge}: give one of {', '.join(judges.JUDGES)}")
     end_on_sigterm()
     try:
         truths = report.chosen(only)
-        if sum(map(bool, modes)) > 1:
-            raise ValueError("give one of --story, --mutants, --first, --crashes, --edits, --judge")
-        if (mutant or results) and not mutants:
-            raise ValueError("--mutant and --results belong to --mutants")
-        if judge and judge not in judges.JUDGED:
-            raise ValueError(f"there is no judge {judge}: give one of {', '.join(judges.JUDGED)}")
         if story:
             code = report.replay(story, truths, to)
         elif mutants:

@@ -6,8 +6,8 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
