@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.diengine.names import coordinator
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -177,7 +178,7 @@ async def scale(world: Place, job: str, workers: int) -> None:
 
 
 async def edit(world: Place, job: str, **fields: Value) -> None:
-    """A user changes fields of the role worker."""
+    """A user changes fields of the role worker, or whether the job has a NetworkPolicy."""
     names = {"workers": "replicas", "least": "minReplicas", "most": "maxReplicas", "restarts": "restartCount"}
     worker: Manifest = {names[name]: value for name, value in fields.items() if name in names}
     if found := world.there(ELASTICJOB, job):
@@ -189,7 +190,8 @@ async def edit(world: Place, job: str, **fields: Value) -> None:
                 **template,
                 "spec": {**template["spec"], "containers": [{**main, "image": fields["image"]}]},
             }
-        patch = {"spec": {"replicaSpecs": {"worker": worker}}}
+        network = {"networkPolicy": fields["network"] == "yes"} if "network" in fields else {}
+        patch = {"spec": {"replicaSpecs": {"worker": worker}, **network}}
         await world.tries(f"edit {job} {fields}", world.user.merge_patch(ELASTICJOB, job, patch, TEAM))
 
 
@@ -287,8 +289,17 @@ async def train(world: Place, name: str, least: int, most: int) -> None:
     await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
 
 
-async def dijob(world: Place, name: str, queue: str = "") -> None:
-    await world.tries(f"DIJob {name}", world.user.create(DIJOB, cluster.dijob(name, queue)))
+async def dijob(world: Place, name: str, queue: str = "", clean: str = "Running") -> None:
+    made = cluster.dijob(name, queue)
+    made["spec"]["cleanPodPolicy"] = clean
+    await world.tries(f"DIJob {name}", world.user.create(DIJOB, made))
+
+
+async def finish(world: Place, name: str, code: int) -> None:
+    """The coordinator of a DIJob ends."""
+    found = world.there(POD, coordinator(name))
+    if found and found["status"]["phase"] == "Running" and world.there(NODE, found["spec"]["nodeName"]):
+        world.exits(found, code)
 
 
 async def players(world: World, name: str, many: int) -> None:
@@ -375,6 +386,7 @@ ACTS: Final = (
         edit,
     ),
     Act("edit", 1, _of_a_job(lambda c: {"image": c.choice(("v2", "v3"))}), edit),
+    Act("edit", 1, _of_a_job(lambda c: {"network": c.choice(("yes", "no"))}), edit),
     Act("suspend", 3, _of_a_job(lambda c: {"on": c.choice(("yes", "yes", "no"))}), suspend),
     Act("suspend", 2, _of_a_job(lambda c: {"on": "no"}), suspend),
     Act("delete", 1, _of_a_job(lambda c: {}), delete),
@@ -403,9 +415,13 @@ ACTS: Final = (
     Act(
         "dijob",
         1,
-        lambda c, jobs: {"name": "d"} | ({"queue": c.choice("ab")} if c.random() < 0.5 else {}),
+        lambda c, jobs: (
+            {"name": "d", "clean": c.choice(("Running", "All", "None"))}
+            | ({"queue": c.choice("ab")} if c.random() < 0.5 else {})
+        ),
         dijob,
     ),
+    Act("finish", 1, lambda c, jobs: {"name": "d", "code": c.choice((0, 1))}, finish),
     Act("players", 1, lambda c, jobs: {"name": "d", "many": c.randint(1, 3)}, players),
     Act(
         "remove",

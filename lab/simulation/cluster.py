@@ -178,6 +178,9 @@ class Cluster:
         """The seconds since the beginning."""
         return asyncio.get_running_loop().time() - self._began
 
+    def trouble(self, seconds: float) -> None:
+        """No truth is about real seconds."""
+
     def every(self, kind: Kind[Any]) -> list[Manifest]:
         return self._caches[kind.resource].list()
 

@@ -94,6 +94,8 @@ class Stage(Place, Protocol):
     @property
     def time(self) -> float: ...
 
+    def trouble(self, seconds: float) -> None: ...
+
 
 def play(
     history: History, truths: Sequence[Truth] = TRUTHS, *, ends: bool = True, verbose: bool = False
@@ -161,6 +163,7 @@ async def happens(world: Stage) -> None:
             deeds.append(asyncio.create_task(_applied(line, row.do, world)))
         else:
             _applied(line, row.do, world)
+            world.trouble(float(line.given.get("seconds") or line.given.get("back") or 0))
     await asyncio.gather(*deeds)
 
 
@@ -185,9 +188,8 @@ def _raise(world: World, when: str, truths: Iterable[Truth], judge: Callable[[Tr
 
 
 def heal(world: Stage) -> None:
-    """Nothing more goes wrong."""
+    """Nothing more goes wrong, but for what befalls a write that comes yet."""
     world.note("--- all is well from now on")
-    world.strikes.clear()
     for name in MACHINES:
         world.find(name)
         world.cordon(name, False)
