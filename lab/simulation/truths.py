@@ -151,6 +151,28 @@ def _is_back(world: World, name: str, uid: str | None) -> None:
         world.breaks(f"services-come-back: {master_name(name)} is not there {TOLD:g} s after its deletion")
 
 
+def lost_pods_are_given_up(world: World, change: Change) -> Iterable[str]:
+    """The pods of a machine that is gone are deleted within seconds, before the cluster does it."""
+    if change.new is None:
+        world.at(TOLD, _are_given_up, world, _name(change.object))
+    return ()
+
+
+def _are_given_up(world: World, machine: str) -> None:
+    if world.there(NODE, machine) is not None or world.calm_for <= TOLD:
+        return
+    for pod in world.server.every(POD):
+        resource = _resource_of(world, pod) if pod["spec"].get("nodeName") == machine else None
+        job = world.there(ELASTICJOB, _name(resource)) if resource else None
+        if resource is None or job is None or _is_over(job) or _blocked(resource):
+            continue
+        goes = {"deletionTimestamp"} & {*pod["metadata"], *resource["metadata"]} or job["spec"].get(
+            "managedBy"
+        )
+        if pod["status"]["phase"] == "Running" and not goes:
+            world.breaks(f"lost-are-given-up: {_name(pod)} stays {TOLD:g} s after its machine")
+
+
 def _succeeds(world: World, pod: Manifest) -> None:
     """Remember a node whose pod has succeeded, where the operator has had the time to write that."""
     found, resource, place = world.there(POD, _name(pod)), _resource_of(world, pod), _place(pod)
@@ -532,6 +554,7 @@ TRUTHS: Final = (
     Truth("status-goes-on", status_goes_on, of=OURS),
     Truth("spent-once", spent_once, of=(ELASTICJOB.resource, JOBRESOURCE.resource, POD.resource)),
     Truth("services-come-back", services_come_back, of=(SERVICE.resource,)),
+    Truth("lost-are-given-up", lost_pods_are_given_up, of=(NODE.resource,)),
     Truth("told-in-time", told_in_time, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
     Truth(
         "quotas",
