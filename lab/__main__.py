@@ -210,11 +210,7 @@ def simulate(
         if story:
             code = report.replay(story, truths, to)
         elif mutants:
-            trial, names = bugs.by_command(histories, seed), [*filter(None, mutant.split(","))]
-            if unknown := [name for name in names if name not in bugs.mutants()]:
-                raise ValueError(
-                    f"there is no mutant {', '.join(unknown)}: lab/simulation/mutants.toml has all"
-                )
+            trial = bugs.by_command(histories, seed)
             code = bugs.run_mutants(trial, to, names=names, minutes=minutes, results=results)
         elif first:
             code = report.find_first(seed, histories, truths, to)

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.diengine.names import coordinator
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -331,8 +332,17 @@ async def retrain(world: Place, name: str, least: int, most: int) -> None:
     await world.tries(f"edit TrainingJob {name}", world.user.merge_patch(TRAININGJOB, name, patch, TEAM))
 
 
-async def dijob(world: Place, name: str, queue: str = "") -> None:
-    await world.tries(f"DIJob {name}", world.user.create(DIJOB, cluster.dijob(name, queue)))
+async def dijob(world: Place, name: str, queue: str = "", clean: str = "Running") -> None:
+    made = cluster.dijob(name, queue)
+    made["spec"]["cleanPodPolicy"] = clean
+    await world.tries(f"DIJob {name}", world.user.create(DIJOB, made))
+
+
+async def finish(world: Place, name: str, code: int) -> None:
+    """The coordinator of a DIJob ends."""
+    found = world.there(POD, coordinator(name))
+    if found and found["status"]["phase"] == "Running" and world.there(NODE, found["spec"]["nodeName"]):
+        world.exits(found, code)
 
 
 async def players(world: World, name: str, many: int) -> None:
@@ -474,9 +484,13 @@ ACTS: Final = (
     Act(
         "dijob",
         1,
-        lambda c, jobs: {"name": "d"} | ({"queue": c.choice("ab")} if c.random() < 0.5 else {}),
+        lambda c, jobs: (
+            {"name": "d", "clean": c.choice(("Running", "All", "None"))}
+            | ({"queue": c.choice("ab")} if c.random() < 0.5 else {})
+        ),
         dijob,
     ),
+    Act("finish", 1, lambda c, jobs: {"name": "d", "code": c.choice((0, 1))}, finish),
     Act("players", 1, lambda c, jobs: {"name": "d", "many": c.randint(1, 3)}, players),
     Act("delete-players", 1, lambda c, jobs: {"name": "d"}, delete_players),
     Act("halve", 1, lambda c, jobs: {"on": c.choice(("yes", "yes", "no"))}, halve),

@@ -54,6 +54,7 @@ from lab.clusters.plane import pretended
 from lab.clusters.webhooks import heeded
 from lab.running import beside, running
 from lab.simulation.connection import Strike
+from lab.simulation.faults import OPERATOR
 from lab.simulation.history import History
 from lab.simulation.play import happens, heal
 from lab.simulation.world import EXIT, SECONDS, UNSCHEDULABLE, with_room
@@ -186,6 +187,9 @@ class Cluster:
         """The seconds since the beginning."""
         return asyncio.get_running_loop().time() - self._began
 
+    def trouble(self, seconds: float) -> None:
+        """No truth is about real seconds."""
+
     def every(self, kind: Kind[Any]) -> list[Manifest]:
         return self._caches[kind.resource].list()
 
@@ -196,8 +200,8 @@ class Cluster:
         """The objects of a kind that have the label of a job."""
         return self._caches[kind.resource].list(labels={LABEL_JOB: job})
 
-    def strike(self, write: int, strike: Strike) -> None:
-        self.strikes["operator", self._numbers["write operator"] + write] = strike
+    def strike(self, write: int, strike: Strike, program: str = OPERATOR) -> None:
+        self.strikes[program, self._numbers[f"write {program}"] + write] = strike
 
     def next_number(self, what: str) -> int:
         self._numbers[what] += 1

@@ -1,23 +1,34 @@
-"""A crash before and after each write of some histories, one at a time: the end is as without it."""
+"""A crash before and after each write of some histories, one at a time: the end is as without it.
+
+And old reads at each of their lines: all truths hold.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 from rich.table import Table
 
 from lab.simulation.connection import Write
-from lab.simulation.history import History, Line
+from lab.simulation.history import History, Line, Value
 from lab.simulation.normal import differences, normal
 from lab.simulation.play import Outcome, play
 
 WHENS: Final = ("before", "after")
+BLIND: Final[Mapping[str, Mapping[str, Value]]] = {
+    "stale": {"versions": 2, "seconds": 4},
+    "drop": {"seconds": 4},
+}
+"""For less long than a controller waits for what it has written itself."""
+KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans")
+"""Of which reads are old, or events are lost."""
 HISTORIES: Final[Mapping[str, str]] = {
     "a job of 2, 3 and 1 workers": """
-        0 submit job=a strategy=Local workers=2 least=1
+        0 submit job=a strategy=Local workers=2 least=1 most=4
         5 scale job=a workers=3
         12 scale job=a workers=1""",
     "a job with a master, of 2 and 3 workers": """
@@ -31,9 +42,17 @@ HISTORIES: Final[Mapping[str, str]] = {
         5 end-pod job=a index=0 code=3
         8 end-pod job=a index=1 code=143
         12 delete-pod job=a index=2
-        20 end-pod job=a index=0 code=1""",
+        20 end-pod job=a index=0 code=1
+        26 end-pod job=a index=2 code=1
+        34 scale job=a workers=2""",
     "a job that fails": """
         0 submit job=a strategy=Local workers=2 least=2 seconds=2 exit=1 restarts=1 policy=OnFailure""",
+    "nodes that succeeded or failed, and deleted pods": """
+        0 submit job=a strategy=Local workers=3 least=1 restarts=0 policy=OnFailure
+        4 end-pod job=a index=0 code=0
+        5 end-pod job=a index=1 code=1
+        9 delete-pod job=a index=0
+        9 delete-pod job=a index=1""",
     "a lost machine": """
         0 submit job=a strategy=Allreduce workers=3 least=1
         6 lose machine=n1 seconds=20
@@ -68,6 +87,10 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 submit job=a strategy=Local workers=2 least=1 most=3
         8 plan job=a workers=3 manual=yes cpu=2
         16 plan job=a workers=2 manual=no""",
+    "with a NetworkPolicy, or without": """
+        0 submit job=a strategy=Local workers=1 least=1
+        4 edit job=a network=no
+        8 edit job=a network=yes""",
     "made again under its name": """
         0 submit job=a strategy=Allreduce workers=2 least=1
         5 again job=a strategy=Local workers=3 least=1 seconds=6""",
@@ -94,6 +117,9 @@ HISTORIES: Final[Mapping[str, str]] = {
         6 players name=d many=2
         10 delete-players name=d
         14 remove kind=dijob name=d""",
+    "a DIJob that ends": """
+        0 dijob name=d clean=All
+        6 finish name=d code=0""",
     "a TrainingJob": """
         0 train name=t least=1 most=3
         4 retrain name=t least=1 most=2
@@ -128,6 +154,20 @@ def crashes(text: str, back: float = 1.0, program: str = "operator") -> Iterator
         if write.program == program:
             for when in WHENS:
                 yield Crash(write, when, _compared(usual, crashed(history, write.number, when, back)))
+
+
+def blinded(text: str) -> Iterator[tuple[str, str]]:
+    """Yield faults of watches, each at one line of a history, and what is wrong then, "" if nothing is."""
+    history = History.parse(text)
+    for line in history.lines:
+        for name, kind in product(BLIND, KINDS):
+            fault = Line(line.at, name, {"kind": kind, **BLIND[name]})
+            yield str(fault), play(replace(history, lines=_before(history, line, fault))).wrong
+
+
+def _before(history: History, line: Line, fault: Line) -> tuple[Line, ...]:
+    place = history.lines.index(line)
+    return (*history.lines[:place], fault, *history.lines[place:])
 
 
 def crashed(history: History, write: int, when: str, back: float) -> Outcome:

@@ -19,6 +19,7 @@ from lab.simulation.history import Value
 if TYPE_CHECKING:
     from lab.simulation.world import World
 
+OPERATOR: Final = "operator"
 WRITES: Final = 12
 """What follows from an act makes about as many."""
 KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans", "services", "nodes")
@@ -59,22 +60,22 @@ def restart_brain(world: World, back: float) -> None:
     world.crash_brain(back)
 
 
-def cut(world: World, write: int, done: str) -> None:
+def cut(world: World, write: int, done: str, program: str = OPERATOR) -> None:
     """The connection is cut between request and answer: the write was done, or was not."""
 
     async def befall(connection: Connection) -> None:
         world.note(f"--- write {write} is cut, done: {done}")
         raise Unreachable("the connection was reset")
 
-    world.strike(write, Strike(done == "yes", befall))
+    world.strike(write, Strike(done == "yes", befall), program)
 
 
-def refuse(world: World, write: int, code: int) -> None:
+def refuse(world: World, write: int, code: int, program: str = OPERATOR) -> None:
     async def befall(connection: Connection) -> None:
         world.note(f"--- write {write} is refused: {code}")
         raise ERRORS[code]()
 
-    world.strike(write, Strike(False, befall))
+    world.strike(write, Strike(False, befall), program)
 
 
 def depose(world: World, write: int, seconds: float) -> None:
@@ -173,6 +174,12 @@ FAULTS: Final = (
     Fault("restart-brain", 1, lambda c: {"back": c.choice((0.05, 1, 10))}, restart_brain),
     Fault("cut", 3, lambda c: {"write": _write(c), "done": c.choice(("yes", "no"))}, cut),
     Fault("refuse", 3, lambda c: {"write": _write(c), "code": c.choice(sorted(ERRORS))}, refuse),
+    Fault(
+        "refuse",
+        1,
+        lambda c: {"write": c.randint(1, 12), "code": c.choice(sorted(ERRORS)), "program": "master"},
+        refuse,
+    ),
     Fault("depose", 3, lambda c: {"write": _write(c), "seconds": c.choice((1, 5, 20))}, depose),
     Fault(
         "stale",

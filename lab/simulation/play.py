@@ -22,7 +22,7 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from lab.simulation.acts import ACTS, Act, Place, draw_job
 from lab.simulation.connection import Strike, Write
-from lab.simulation.faults import FAULTS, Fault
+from lab.simulation.faults import FAULTS, OPERATOR, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
 from lab.simulation.promises import EVERY
 from lab.simulation.truths import Truth, plans_are_over
@@ -93,14 +93,16 @@ class Stage(Place, Protocol):
     history: History
     broken: list[str]
 
-    def strike(self, write: int, strike: Strike) -> None:
-        """Have something befall the how manyth of the operator's writes from now on."""
+    def strike(self, write: int, strike: Strike, program: str = OPERATOR) -> None:
+        """Have something befall the how manyth of a program's writes from now on."""
 
     @property
     def time(self) -> float: ...
 
     async def after(self, deed: asyncio.Task[None]) -> None:
         """Wait before the next deed begins."""
+
+    def trouble(self, seconds: float) -> None: ...
 
 
 def play(
@@ -180,6 +182,7 @@ async def happens(world: Stage) -> None:
             await world.after(deeds[-1])
         else:
             _applied(line, row.do, world)
+            world.trouble(float(line.given.get("seconds") or line.given.get("back") or 0))
     await asyncio.gather(*deeds)
 
 
@@ -204,7 +207,7 @@ def _raise(world: World, when: str, truths: Iterable[Truth], judge: Callable[[Tr
 
 
 def heal(world: Stage) -> None:
-    """Nothing more goes wrong."""
+    """Nothing more goes wrong, but for what befalls a write that comes yet."""
     world.note("--- all is well from now on")
     for name in MACHINES:
         world.find(name)

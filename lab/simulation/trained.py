@@ -13,6 +13,7 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.master.state.invariants import invariants
 from elasticjob.master.state.job import Job
 
+LATE: Final = "DeadlineExceeded"
 JUDGED: Final = tuple(name for name in Job.__struct_fields__ if name != "account")
 """The fields of a master's state with which it may become unsound; its account changes with each tick."""
 
@@ -68,7 +69,8 @@ def untrue_end(job: Job, found: Manifest) -> list[str]:
     eldest = min((each.since for each in members if each.node in done), default=0)
     late, leads = [each for each in members if each.node not in done], job.spec.leader in done
     missing = [each.node for each in late if each.since <= eldest or not eldest]
-    was_over = verdict is not None and completed is not None and completed < timestamp(verdict.at)
+    said = timestamp(verdict.at) if verdict else ""
+    was_over = bool(completed and (completed < said or (completed == said and status.get("reason") == LATE)))
     wrong = []
     if verdict and phase != verdict.end.value and not was_over:  # as by its deadline
         wrong.append(f"job {name} is {phase or 'new'}, and the verdict is {verdict.end}: {verdict.message}")

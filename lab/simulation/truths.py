@@ -18,9 +18,10 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, Places
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.controllers.parts.names import MASTER, STANDS_IN
+from elasticjob.controllers.parts.names import master as master_name
 from elasticjob.kube.objects.kinds import Kind, Manifest
-from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD
-from lab.simulation.trained import untrue_end, went_back
+from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD, SERVICE
+from lab.simulation.trained import round_of, untrue_end, went_back
 from lab.truths import quota
 from lab.truths.quota import is_true
 from lab.virtual import story
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
     from lab.simulation.world import World
 
 OPERATOR: Final = "operator"
+USER: Final = "user"
 ENDED: Final = ("Succeeded", "Failed")
 CARRIED_OUT: Final = ("Scaling", "Succeeded")
 OVER: Final = ("Succeeded", "Failed", "Superseded")
 OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
 SOON: Final = 1.0
 """Seconds after which a controller has heard of a change, unless its watch lags."""
+TOLD: Final = 5.0
+"""Seconds within which a status is of the generation of its object."""
 WAITING: Final = ("NameTaken", "Refused", "WaitingForQuota")
 """Reasons of what is not as it should be, for which others are to act."""
 LATE: Final = 8.0
@@ -105,11 +109,80 @@ def done_once(world: World, change: Change) -> Iterator[str]:
         for (of, role), indices in done.items():
             if of == uid and not change.new["spec"].get("suspend"):
                 indices &= _indices(change.new, role)
+    if change.of(POD) and change.new and change.new["status"]["phase"] == "Succeeded" and not change.is_new:
+        world.at(SOON, _succeeds, world, change.new)
     if change.of(POD) and change.is_new and change.by == OPERATOR:
         labels = change.object["metadata"].get("labels", {})
         known = done.get((_owner(change.object), labels.get(LABEL_ROLE, "")), ())
-        if int(labels.get(LABEL_INDEX, -1)) in known:
+        if int(labels.get(LABEL_INDEX, -1)) in known and not world.is_blind:
             yield f"{_name(change.object)} is made, and its node has succeeded"
+
+
+def spent_once(world: World, change: Change) -> Iterator[str]:
+    """A node that has failed for good does not run again, unless its user changes the job."""
+    spent: dict[tuple[str, str], set[int]] = world.memory.setdefault("spent", {})
+    if change.of(ELASTICJOB) and change.old and change.new and change.old["spec"] != change.new["spec"]:
+        spent.clear()
+    if change.of(JOBRESOURCE) and change.new:
+        for role, text in (change.new.get("status") or {}).get("failedIndexes", {}).items():
+            spent[_uid(change.new), role] = _indexes(text) & _indices(change.new, role)
+    if change.of(POD) and change.is_new and change.by == OPERATOR:
+        uid, role, index = _place(change.object) or ("", "", "0")
+        if int(index) in spent.get((uid, role), ()) and not world.lags:
+            yield f"{_name(change.object)} is made, and its node has failed for good"
+
+
+def services_come_back(world: World, change: Change) -> Iterable[str]:
+    """A master's Service that others delete is there again within seconds."""
+    job = change.object["metadata"].get("labels", {}).get(LABEL_JOB, "")
+    if change.new is None and change.by == USER and _name(change.object) == master_name(job):
+        world.at(
+            TOLD, _is_back, world, job, (world.there(ELASTICJOB, job) or {}).get("metadata", {}).get("uid")
+        )
+    return ()
+
+
+def _is_back(world: World, name: str, uid: str | None) -> None:
+    job, resource = world.there(ELASTICJOB, name), world.there(JOBRESOURCE, name)
+    if job is None or resource is None or _uid(job) != uid or "deletionTimestamp" in job["metadata"]:
+        return
+    idle = job["spec"].get("suspend") or job["spec"].get("managedBy") or _is_over(job) or _blocked(job)
+    if not idle and world.calm_for > TOLD and world.there(SERVICE, master_name(name)) is None:
+        world.breaks(f"services-come-back: {master_name(name)} is not there {TOLD:g} s after its deletion")
+
+
+def lost_pods_are_given_up(world: World, change: Change) -> Iterable[str]:
+    """The pods of a machine that is gone are deleted within seconds, before the cluster does it."""
+    if change.new is None:
+        world.at(TOLD, _are_given_up, world, _name(change.object))
+    return ()
+
+
+def _are_given_up(world: World, machine: str) -> None:
+    if world.there(NODE, machine) is not None or world.calm_for <= TOLD:
+        return
+    for pod in world.server.every(POD):
+        resource = _resource_of(world, pod) if pod["spec"].get("nodeName") == machine else None
+        job = world.there(ELASTICJOB, _name(resource)) if resource else None
+        if resource is None or job is None or _is_over(job) or _blocked(resource):
+            continue
+        goes = {"deletionTimestamp"} & {*pod["metadata"], *resource["metadata"]} or job["spec"].get(
+            "managedBy"
+        )
+        if pod["status"]["phase"] == "Running" and not goes:
+            world.breaks(f"lost-are-given-up: {_name(pod)} stays {TOLD:g} s after its machine")
+
+
+def _succeeds(world: World, pod: Manifest) -> None:
+    """Remember a node whose pod has succeeded, where the operator has had the time to write that."""
+    found, resource, place = world.there(POD, _name(pod)), _resource_of(world, pod), _place(pod)
+    if found is None or _uid(found) != _uid(pod) or resource is None or place is None or not world.is_calm:
+        return
+    again = (
+        resource["spec"].get("suspend") or _role(world, resource, place[1]).get("restartPolicy") == "Always"
+    )
+    if not again and int(place[2]) in _indices(resource, place[1]):
+        world.memory["done"].setdefault(place[:2], set()).add(int(place[2]))
 
 
 def within_size(world: World, change: Change) -> Iterator[str]:
@@ -121,7 +194,7 @@ def within_size(world: World, change: Change) -> Iterator[str]:
         return
     resource, labels = _resource_of(world, change.object), change.object["metadata"].get("labels", {})
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX)
-    if resource is None or role == MASTER or index is None or _standin(change.object):
+    if resource is None or role == MASTER or index is None or _standin(change.object, ()):
         return
     seen = known[resource["metadata"]["uid"]]
     lately = [each for at, each in seen if at > world.time - LATE]
@@ -211,6 +284,8 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
     for field in ("startTime", "completionTime"):
         if stays and old.get(field) and old[field] != new.get(field) and old.get("phase") != "Suspended":
             yield f"{what}: {field} was {old[field]}, and is {new.get(field)}"
+    if change.of(ELASTICJOB) and stays and (new.get("restarts") or 0) < (old.get("restarts") or 0):
+        yield f"{what}: restarts were {old['restarts']}, and are {new.get('restarts') or 0}"
     if change.of(JOBRESOURCE):
         yield from _facts(world, what, change.old, change.new)
     before = {each["type"]: each for each in old.get("conditions", ())}
@@ -220,6 +295,28 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
             "lastTransitionTime"
         ):
             yield f"{what}: condition {each['type']} stays {each['status']}, with another time"
+
+
+def told_in_time(world: World, change: Change) -> Iterable[str]:
+    """What a user changes is in the status within seconds, where nothing goes wrong meanwhile."""
+    before, now = (each["metadata"] if each else {} for each in (change.old, change.new))
+    if "deletionTimestamp" not in now and before.get("generation", 0) < now.get("generation", 0):
+        world.at(TOLD, _is_told, world, change.resource, now)
+    return ()
+
+
+def _is_told(world: World, resource: str, about: Manifest) -> None:
+    found = next(
+        (each for each in world.server.objects[resource].values() if _uid(each) == about["uid"]), None
+    )
+    if found is None or "deletionTimestamp" in found["metadata"] or found["spec"].get("managedBy"):
+        return
+    seen = (found.get("status") or {}).get("observedGeneration") or 0
+    if world.calm_for > TOLD and seen < about["generation"]:
+        what = f"{resource.partition('.')[0]} {about['name']}"
+        world.breaks(
+            f"told-in-time: {what}: generation {about['generation']} is not observed after {TOLD:g} s"
+        )
 
 
 def _facts(world: World, what: str, before: Manifest, after: Manifest) -> Iterator[str]:
@@ -301,9 +398,9 @@ def _pods_of(world: World, resource: Manifest) -> Iterator[str]:
     every = [p for p in world.server.every(POD) if _owner(p) == resource["metadata"]["uid"]]
     for role in resource["spec"].get("replicaResourceSpecs", {}):
         failed = _indexes(resource.get("status", {}).get("failedIndexes", {}).get(role, ""))
-        mine = [p for p in every if p["metadata"]["labels"].get(LABEL_ROLE) == role and not _standin(p)]
-        alive = {int(p["metadata"]["labels"][LABEL_INDEX]) for p in mine if _lives(world, p)}
         asked = _indices(resource, role)
+        mine = [p for p in every if _role_of(p) == role and not _standin(p, asked)]
+        alive = {int(p["metadata"]["labels"][LABEL_INDEX]) for p in mine if _lives(world, p)}
         if surplus := alive - asked:
             yield f"JobResource {name}: {role} {sorted(surplus)} run, and {sorted(asked)} are asked for"
         done = {int(each) for each in _completed(resource, role)}
@@ -336,13 +433,40 @@ def told_truly(world: World) -> Iterator[str]:
             if _owner(p) == resource["metadata"]["uid"] and _lives(world, p)
         ]
         for role, told in job.get("status", {}).get("replicaStatuses", {}).items():
-            of_role = [p for p in mine if p["metadata"]["labels"].get(LABEL_ROLE) == role and not _standin(p)]
+            asked, named = _indices(resource, role), [p for p in mine if _role_of(p) == role]
+            of_role = [p for p in named if not _standin(p, asked)]
             running = sum(
                 p["status"]["phase"] == "Running" and "deletionTimestamp" not in p["metadata"]
                 for p in of_role
             )
             if role != MASTER and (counted := told.get("active", 0)) != running:
                 yield f"ElasticJob {_name(job)}: status counts {counted} of {role}, {running} run"
+
+
+def children_are_told(world: World) -> Iterator[str]:
+    """A TrainingJob says what its ElasticJob says."""
+    for each in world.server.every(TRAININGJOB):
+        child, status = world.there(ELASTICJOB, _name(each)), each.get("status") or {}
+        if child is None or _owner(child) != _uid(each) or status.get("phase") in ("Failed", "Succeed"):
+            continue
+        told = child.get("status") or {}
+        if status.get("trainers") != told.get("workers") or _is_over(child):
+            yield f"TrainingJob {_name(each)} says {status}, its job {told.get('workers')}, {_ends(child)}"
+
+
+def masters_are_found(world: World) -> Iterator[str]:
+    """A job that runs has its master's Service, and its status the master's last round."""
+    for job in world.server.every(ELASTICJOB):
+        resource, spec = world.there(JOBRESOURCE, _name(job)), job["spec"]
+        idle = spec.get("suspend") or spec.get("managedBy") or spec.get("distributionStrategy") == "Local"
+        if resource is None or _is_over(job) or _blocked(resource) or _blocked(job) or idle:
+            continue
+        if world.there(SERVICE, master_name(_name(job))) is None:
+            yield f"ElasticJob {_name(job)} runs, and there is no Service {master_name(_name(job))}"
+        _, master = world.masters.get(_name(job), ("", None))
+        core = master.core if master and world.served[_name(job)] == _uid(job) else None
+        if core and round_of(job) != core.job.round:
+            yield f"ElasticJob {_name(job)} is in round {core.job.round}, its status in {round_of(job)}"
 
 
 def plans_are_over(world: World) -> Iterator[str]:
@@ -438,6 +562,10 @@ TRUTHS: Final = (
     Truth("plans-end-once", plans_end_once, of=(SCALEPLAN.resource,)),
     Truth("plan-at-once", plan_at_once, of=(SCALEPLAN.resource,)),
     Truth("status-goes-on", status_goes_on, of=OURS),
+    Truth("spent-once", spent_once, of=(ELASTICJOB.resource, JOBRESOURCE.resource, POD.resource)),
+    Truth("services-come-back", services_come_back, of=(SERVICE.resource,)),
+    Truth("lost-are-given-up", lost_pods_are_given_up, of=(NODE.resource,)),
+    Truth("told-in-time", told_in_time, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
     Truth(
         "quotas",
         quotas,
@@ -450,6 +578,8 @@ TRUTHS: Final = (
     Truth("verdicts", rest=verdicts),
     Truth("as-asked", rest=as_asked),
     Truth("told-truly", rest=told_truly),
+    Truth("children-are-told", rest=children_are_told),
+    Truth("masters-are-found", rest=masters_are_found),
     Truth("plans-are-over", rest=plans_are_over),
     Truth("last-word", rest=last_word),
     Truth("queued-rightly", rest=queued_rightly),
@@ -502,9 +632,14 @@ def _lives(world: World, pod: Manifest) -> bool:
     return pod["status"]["phase"] not in ENDED and (not machine or world.there(NODE, machine) is not None)
 
 
-def _standin(pod: Manifest) -> bool:
-    """Whether a pod is of a spare, or of a node that stands in for another."""
-    return STANDS_IN in pod["metadata"].get("annotations", {})
+def _standin(pod: Manifest, asked: Collection[int]) -> bool:
+    """Whether a pod is of a spare, or stands in for another: a growth may take in its index."""
+    about = pod["metadata"]
+    return STANDS_IN in about.get("annotations", {}) and int(about["labels"][LABEL_INDEX]) not in asked
+
+
+def _role_of(pod: Manifest) -> str:
+    return str(pod["metadata"].get("labels", {}).get(LABEL_ROLE, ""))
 
 
 def _resource_of(world: World, pod: Manifest) -> Manifest | None:

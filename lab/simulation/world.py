@@ -53,6 +53,10 @@ TRAINS: Final = "simulation/trains"
 PLAIN: Final = "plain"
 """Its value where the script ends with each world; with any other the script is elastic."""
 ENDLESS: Final = 100_000
+RETRY: Final = 15.0
+"""Seconds in which a program that was disturbed has found back."""
+PATIENCE: Final = 5.0
+"""Seconds for which a controller waits to see its own writes."""
 UNSCHEDULABLE: Final = {
     "type": "PodScheduled",
     "status": "False",
@@ -105,6 +109,8 @@ class World(cluster.World):
     standing: frozenset[str] = frozenset()
     """The resources of which objects are there from the beginning."""
     _lags: float = 0.0
+    _blind: float = 0.0
+    _calm_since: float = -60.0
     brain: Process | None = None
     masters: dict[str, tuple[str, Master]] = field(default_factory=dict)
     """By the job: the uid of the master's pod, and the program."""
@@ -248,11 +254,14 @@ class World(cluster.World):
         self.written.append(write)
         return write
 
-    def strike(self, write: int, strike: Strike) -> None:
-        self.strikes[OPERATOR, self._numbers[OPERATOR] + write] = strike
+    def strike(self, write: int, strike: Strike, program: str = OPERATOR) -> None:
+        self.strikes[program, self._numbers[program] + write] = strike
 
     def struck(self, write: Write) -> Strike | None:
-        return self.strikes.pop((write.program, write.number), None)
+        strike = self.strikes.pop((write.program.partition(" ")[0], write.number), None)
+        if strike:
+            self.trouble(RETRY)
+        return strike
 
     # what follows from each change
 
@@ -407,8 +416,28 @@ class World(cluster.World):
         """Whether the operator may see less than its own writes, or an older operator writes."""
         return self.time < self._lags
 
+    def trouble(self, seconds: float) -> None:
+        """Something goes wrong for so long, and a pause before a retry may follow."""
+        self._calm_since = max(self._calm_since, self.time + seconds + RETRY)
+
+    @property
+    def calm_for(self) -> float:
+        """For how many seconds nothing has gone wrong."""
+        return self.time - self._calm_since
+
+    @property
+    def is_calm(self) -> bool:
+        return self.calm_for > PATIENCE
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the operator may see less than it has written, for longer than it waits for that."""
+        return self.time < self._blind
+
     def lag(self, seconds: float) -> None:
         """The operator sees less than usual for a while, and acts on it."""
+        if seconds >= PATIENCE:
+            self._blind = max(self._blind, self.time + seconds + 1.0)
         self._lags = max(self._lags, self.time + seconds + 8.0)
 
     def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
