@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 OPERATOR: Final = "operator"
 ENDED: Final = ("Succeeded", "Failed")
-CARRIED_OUT: Final = ("Scaling", "Succeeded")
 OVER: Final = ("Succeeded", "Failed", "Superseded")
 OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
 SOON: Final = 1.0
@@ -181,7 +180,7 @@ def plans_end_once(world: World, change: Change) -> Iterator[str]:
     if after == "Superseded" != before and _is_manual(change.new):
         job, every = world.there(ELASTICJOB, _label(change.new)), world.of_job(SCALEPLAN, _label(change.new))
         order = world.memory.setdefault("plans", {})
-        newer = [e for e in every if order[_uid(e)] > order[_uid(change.new)] and _phase(e) in CARRIED_OUT]
+        newer = [each for each in every if order[_uid(each)] > order[_uid(change.new)]]
         if job and not _is_over(job) and newer and not any(map(_is_manual, newer)):
             yield f"plan {_name(change.object)} of a user is superseded by {_name(newer[0])}"
 
