@@ -27,7 +27,8 @@ HISTORIES: Final[Mapping[str, str]] = {
     "a job that is over, and deleted after its time": """
         0 submit job=a strategy=Local workers=2 least=1 seconds=12 ttl=10""",
     "a job that is over, and cleaned up": """
-        0 submit job=a strategy=Local workers=2 least=1 seconds=3 clean=All
+        0 submit job=a strategy=Local workers=2 least=1 most=4 seconds=3 clean=All
+        3 plan job=a workers=4 manual=yes
         12 plan job=a workers=1 manual=yes""",
     "failures, and a deleted pod": """
         0 submit job=a strategy=Allreduce workers=3 least=1 restarts=2
@@ -37,10 +38,16 @@ HISTORIES: Final[Mapping[str, str]] = {
         20 end-pod job=a index=0 code=1""",
     "a job that fails": """
         0 submit job=a strategy=Local workers=2 least=2 seconds=2 exit=1 restarts=1 policy=OnFailure clean=All""",
+    "a job that fails by one of two nodes": """
+        0 submit job=a strategy=Local workers=2 least=2 restarts=1 policy=OnFailure clean=All
+        4 end-pod job=a index=0 code=1
+        20 end-pod job=a index=1 code=1
+        20 end-pod job=a index=0 code=1""",
     "a lost machine": """
         0 submit job=a strategy=Allreduce workers=3 least=1
         6 lose machine=n1 seconds=20
-        9 lose machine=n2 seconds=5""",
+        9 lose machine=n2 seconds=20
+        12 lose machine=n3 seconds=20""",
     "plans of programs and users": """
         0 submit job=a strategy=Local workers=2 least=1 most=5 mode=single-job
         4 plan job=a workers=3 manual=no
@@ -110,8 +117,10 @@ HISTORIES: Final[Mapping[str, str]] = {
     "a DIJob that gives way, and whose players are deleted": """
         0 dijob name=d queue=a
         6 players name=d many=2
-        12 come name=f queue=a cpu=2 priority=5
+        12 come name=f queue=a cpu=3 priority=5
+        12 come name=g queue=a cpu=2 priority=5
         22 go name=f
+        22 go name=g
         30 players name=d many=1
         36 delete-players name=d""",
     "a TrainingJob": """

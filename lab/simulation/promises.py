@@ -48,6 +48,8 @@ def lost_pods_go(world: World, change: Change) -> Iterator[str]:
     about = change.object["metadata"]
     if change.of(NODE) and change.new is None:
         gone[about["name"]] = world.time
+    if change.of(NODE) and change.is_new and world.time - gone.get(about["name"], 0.0) < PATIENCE:
+        gone.pop(about["name"], None)
     if change.of(POD) and change.new is None and change.by == "" and world.operator and not world.lags:
         job = world.there(ELASTICJOB, about.get("labels", {}).get(LABEL_JOB, ""))
         since = gone.get(change.object["spec"].get("nodeName", ""), world.time)

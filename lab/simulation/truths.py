@@ -378,9 +378,9 @@ def queued_rightly(world: World) -> Iterable[str]:
     if not world.server.every(WORKLOAD) or any(map(_blocked, named)):
         return ()
     lasting = {_name(job) for job in world.jobs() if _is_over(job) and _keeps_pods(job)}
-    return [
-        each for each in story.at_rest(world) if not any(f"job {name} is over" in each for name in lasting)
-    ]
+    short = {_name(r) for r in world.server.every(JOBRESOURCE) if r.get("status", {}).get("failedIndexes")}
+    known = [*(f"job {name} is over" for name in lasting), *(f"job {name} has" for name in short)]
+    return [each for each in story.at_rest(world) if not any(sentence in each for sentence in known)]
 
 
 def _keeps_pods(job: Manifest) -> bool:

@@ -351,6 +351,7 @@ class World(cluster.World):
                 program.kill(silently=self.there(NODE, machine) is None)
 
     def lose(self, machine: str) -> None:
+        self.server.writer = ""
         super().lose(machine)
         for pod in self.server.every(POD):
             if pod["spec"].get("nodeName") == machine:
