@@ -198,7 +198,7 @@ async def edit(world: Place, job: str, **fields: Value) -> None:
     patch: Manifest = {}
     for name in fields.keys() & OF_A_JOB.keys():
         patch |= OF_A_JOB[name](fields[name])
-    worker = {OF_A_ROLE[name]: fields[name] for name in fields.keys() & OF_A_ROLE.keys()}
+    worker: Manifest = {OF_A_ROLE[name]: fields[name] for name in fields.keys() & OF_A_ROLE.keys()}
     if "image" in fields:
         template = found["spec"]["replicaSpecs"]["worker"]["template"]
         [main] = template["spec"]["containers"]

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NETWORK_POLICY, NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
+from elasticjob.kube.objects.views import NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, SERVICE
 from lab.simulation.truths import ENDED, OPERATOR, SOON, TRUTHS, Change, Truth
 from lab.truths.quota import is_true
 from lab.virtual.kueue import condition
@@ -43,23 +43,15 @@ def left_to_others(world: World, change: Change) -> Iterator[str]:
 
 
 def lost_pods_go(world: World, change: Change) -> Iterator[str]:
-    """A pod whose machine is gone is not left to the cluster, which collects it late."""
-    gone: dict[str, float] = world.memory.setdefault("gone", {})
+    """A deleted pod whose machine is gone is not left to the cluster, which collects it late."""
     about = change.object["metadata"]
-    if change.of(NODE) and change.new is None:
-        gone[about["name"]] = world.time
-    if change.of(NODE) and change.is_new and world.time - gone.get(about["name"], 0.0) < PATIENCE:
-        gone.pop(about["name"], None)
-    if change.of(POD) and change.new is None and change.by == "" and world.operator and not world.lags:
-        job = world.there(ELASTICJOB, about.get("labels", {}).get(LABEL_JOB, ""))
-        since = gone.get(change.object["spec"].get("nodeName", ""), world.time)
-        runs = change.object["status"]["phase"] == "Running" and job and not _is_over(job)
-        if (
-            runs
-            and world.time - since > PATIENCE
-            and not world.there(NODE, change.object["spec"]["nodeName"])
-        ):
-            yield f"{about['name']} was there for {world.time - since:.0f} s after its machine"
+    deleted = about.get("deletionTimestamp")
+    if change.new or change.by or not deleted or world.operator is None or world.lags:
+        return
+    waited = (world.server.clock.now() - _read(deleted)).total_seconds()
+    job = world.there(ELASTICJOB, about.get("labels", {}).get(LABEL_JOB, ""))
+    if job and not _is_over(job) and not job["spec"].get("managedBy") and waited > PATIENCE:
+        yield f"{about['name']} was deleted {waited:.0f} s ago, and waited for its machine"
 
 
 def suspended_jobs_do_not_start(world: World, change: Change) -> Iterator[str]:
@@ -254,7 +246,7 @@ def budgets(world: World) -> Iterator[str]:
 
 PROMISES: Final = (
     Truth("left-to-others", left_to_others, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
-    Truth("lost-pods-go", lost_pods_go, of=(NODE.resource, POD.resource)),
+    Truth("lost-pods-go", lost_pods_go, of=(POD.resource,)),
     Truth("suspended-do-not-start", suspended_jobs_do_not_start, of=(ELASTICJOB.resource, POD.resource)),
     Truth("in-its-time", in_its_time, of=(ELASTICJOB.resource,)),
     Truth("in-its-own-name", in_its_own_name, of=(SCALEPLAN.resource,)),
