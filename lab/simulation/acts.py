@@ -320,9 +320,10 @@ async def gitops(world: World, **given: Value) -> None:
     look.start()
 
 
-async def train(world: Place, name: str, least: int, most: int) -> None:
+async def train(world: Place, name: str, least: int, most: int, queue: str = "") -> None:
     """A TrainingJob of PaddlePaddle."""
     made = cluster.training(name, least, most)
+    made["metadata"] |= {"labels": {QUEUE_LABEL: queue}} if queue else {}
     await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
 
 

@@ -36,7 +36,11 @@ HISTORIES: Final[Mapping[str, str]] = {
         5 scale job=a workers=3
         9 delete job=a""",
     "a job that is over, and deleted after its time": """
-        0 submit job=a strategy=Local workers=2 least=1 seconds=3 ttl=10 clean=All""",
+        0 submit job=a strategy=Local workers=2 least=1 seconds=12 ttl=10""",
+    "a job that is over, and cleaned up": """
+        0 submit job=a strategy=Local workers=2 least=1 most=4 seconds=3 clean=All
+        3 plan job=a workers=4 manual=yes
+        12 plan job=a workers=1 manual=yes""",
     "failures, and a deleted pod": """
         0 submit job=a strategy=Allreduce workers=3 least=1 restarts=2
         5 end-pod job=a index=0 code=3
@@ -46,17 +50,23 @@ HISTORIES: Final[Mapping[str, str]] = {
         26 end-pod job=a index=2 code=1
         34 scale job=a workers=2""",
     "a job that fails": """
-        0 submit job=a strategy=Local workers=2 least=2 seconds=2 exit=1 restarts=1 policy=OnFailure""",
+        0 submit job=a strategy=Local workers=2 least=2 seconds=2 exit=1 restarts=1 clean=All""",
     "nodes that succeeded or failed, and deleted pods": """
         0 submit job=a strategy=Local workers=3 least=1 restarts=0 policy=OnFailure
         4 end-pod job=a index=0 code=0
         5 end-pod job=a index=1 code=1
         9 delete-pod job=a index=0
         9 delete-pod job=a index=1""",
+    "a job that fails by one of two nodes": """
+        0 submit job=a strategy=Local workers=2 least=2 restarts=1 policy=OnFailure clean=All
+        4 end-pod job=a index=0 code=1
+        20 end-pod job=a index=1 code=1
+        20 end-pod job=a index=0 code=1""",
     "a lost machine": """
         0 submit job=a strategy=Allreduce workers=3 least=1
         6 lose machine=n1 seconds=20
-        9 lose machine=n2 seconds=5""",
+        9 lose machine=n2 seconds=20
+        12 lose machine=n3 seconds=20""",
     "plans of programs and users": """
         0 submit job=a strategy=Local workers=2 least=1 most=5 mode=single-job
         4 plan job=a workers=3 manual=no
@@ -69,8 +79,9 @@ HISTORIES: Final[Mapping[str, str]] = {
         10 edit job=a image=v2
         12 edit job=a workers=3
         15 suspend job=a on=no
-        30 remake job=a env=x
-        40 edit job=a network=no""",
+        30 restart back=2
+        30.5 remake job=a env=x
+        50 edit job=a network=no""",
     "suspended before there is room": """
         0 cordon machine=n1 on=yes
         0 cordon machine=n2 on=yes
@@ -79,9 +90,9 @@ HISTORIES: Final[Mapping[str, str]] = {
         4 suspend job=a on=yes
         25 cordon machine=n1 on=no""",
     "suspended for long, and a deadline": """
-        0 submit job=a strategy=Local workers=2 least=1 deadline=30
+        0 submit job=a strategy=Allreduce workers=2 least=1 deadline=30
         10 suspend job=a on=yes
-        640 suspend job=a on=no""",
+        700 suspend job=a on=no""",
     "a webhook of others": """
         0 halve on=yes
         0 submit job=a strategy=Local workers=2 least=1 most=3
@@ -106,6 +117,16 @@ HISTORIES: Final[Mapping[str, str]] = {
         20 scale job=a workers=1
         25 go name=f
         30 scale job=a workers=3""",
+    "in queues, smaller, or suspended": """
+        0 submit job=a strategy=Local workers=2 least=1 queue=a
+        0 submit job=b strategy=Local workers=2 least=1 queue=b
+        8 scale job=a workers=1
+        8 suspend job=b on=yes""",
+    "in a queue, and a part is done": """
+        0 submit job=a strategy=Local workers=2 least=1 queue=a
+        6 end-pod job=a index=0 code=0
+        9 come name=f queue=a cpu=4 priority=0
+        12 scale job=a workers=4""",
     "in a queue, deactivated, and over": """
         0 submit job=a strategy=Allreduce workers=2 least=1 queue=b
         6 suspend job=a on=yes
@@ -120,11 +141,26 @@ HISTORIES: Final[Mapping[str, str]] = {
     "a DIJob that ends": """
         0 dijob name=d clean=All
         6 finish name=d code=0""",
+    "a DIJob that gives way, and whose players are deleted": """
+        0 dijob name=d queue=a
+        6 players name=d many=2
+        12 come name=f queue=a cpu=3 priority=5
+        12 come name=g queue=a cpu=2 priority=5
+        22 go name=f
+        22 go name=g
+        30 players name=d many=1
+        36 delete-players name=d""",
     "a TrainingJob": """
         0 train name=t least=1 most=3
+        8 remove kind=training name=t""",
+    "a TrainingJob that is edited": """
+        0 come name=f queue=a cpu=2 priority=5
+        0 come name=g queue=a cpu=2 priority=5
+        1 train name=t least=1 most=3 queue=a
         4 retrain name=t least=1 most=2
-        8 enqueue kind=training name=t queue=a
-        16 remove kind=training name=t""",
+        8 enqueue kind=training name=t queue=b""",
+    "another manager's": """
+        0 submit job=a strategy=Allreduce workers=2 least=1 manager=kueue.x-k8s.io/multikueue""",
     "Brain": """
         0 submit job=a strategy=Allreduce workers=2 least=1 most=4 mode=cluster trains=yes
         0.5 brain

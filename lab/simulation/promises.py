@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import NETWORK_POLICY, NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
+from elasticjob.kube.objects.views import NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, SERVICE
 from lab.simulation.truths import ENDED, OPERATOR, SOON, TRUTHS, Change, Truth
 from lab.truths.quota import is_true
 from lab.virtual.kueue import condition
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 15.0
 """Seconds after which an operator has done what it is to do, also one that was away for ten."""
-CALM: Final = 20.0
+CALM: Final = 5.0
 """Passes a second, over five seconds and more, that are too many."""
 OTHERS: Final = frozenset({"brain", "gitops", "hpa", "away"})
 """Lines after which somebody else may change a size, or a user is not heard."""
@@ -42,18 +42,16 @@ def left_to_others(world: World, change: Change) -> Iterator[str]:
         yield f"{change.resource} {about['name']} is written, and is of {job['spec']['managedBy']}"
 
 
-def lost_pods_go_at_once(world: World, change: Change) -> Iterator[str]:
-    """The deletion of a pod whose machine is gone does not wait for that."""
-    gone: dict[str, float] = world.memory.setdefault("gone", {})
+def lost_pods_go(world: World, change: Change) -> Iterator[str]:
+    """A deleted pod whose machine is gone is not left to the cluster, which collects it late."""
     about = change.object["metadata"]
-    if change.of(NODE) and change.new is None:
-        gone[about["name"]] = world.time
-    if change.of(NODE) and change.is_new:
-        gone.pop(about["name"], None)
-    if change.of(POD) and change.by == OPERATOR and _begins(change, "deletionTimestamp"):
-        since = gone.get(change.object["spec"].get("nodeName", ""))
-        if since is not None and world.time - since > SOON and not world.lags:
-            yield f"{about['name']} is to end by itself, and its machine is gone"
+    deleted = about.get("deletionTimestamp")
+    if change.new or change.by or not deleted or world.operator is None or world.lags:
+        return
+    waited = (world.server.clock.now() - _read(deleted)).total_seconds()
+    job = world.there(ELASTICJOB, about.get("labels", {}).get(LABEL_JOB, ""))
+    if job and not _is_over(job) and not job["spec"].get("managedBy") and waited > PATIENCE:
+        yield f"{about['name']} was deleted {waited:.0f} s ago, and waited for its machine"
 
 
 def suspended_jobs_do_not_start(world: World, change: Change) -> Iterator[str]:
@@ -93,6 +91,12 @@ def in_its_time(world: World, change: Change) -> Iterator[str]:
         lived = (world.clock.now() - _read(ended)).total_seconds() if ended else 0.0
         if not ended or ttl is None or lived < ttl - SOON:
             yield f"ElasticJob {name} is deleted {lived:.0f} s after its end, its time to live is {ttl} s"
+
+
+def in_its_own_name(world: World, change: Change) -> Iterator[str]:
+    """No program asks in a user's name."""
+    if change.by == "brain" and change.is_new and change.object["spec"].get("manualScaling"):
+        yield f"Brain's plan {change.object['metadata']['name']} is a user's"
 
 
 def ends_stay(world: World, change: Change) -> Iterator[str]:
@@ -194,7 +198,7 @@ def as_wished(world: World) -> Iterator[str]:
 
 
 def trainings_are_followed(world: World) -> Iterator[str]:
-    """The ElasticJob of a TrainingJob has its bounds, and is in its queue."""
+    """The ElasticJob of a TrainingJob has its bounds, and is in its queue unless it runs."""
     for training in world.server.every(TRAININGJOB):
         uid, name = _about(training)
         job, asked = world.there(ELASTICJOB, name), training["spec"]["trainer"]
@@ -205,8 +209,8 @@ def trainings_are_followed(world: World) -> Iterator[str]:
         bounds = worker.get("minReplicas"), worker.get("maxReplicas")
         if bounds != (asked["min-instance"], asked["max-instance"]):
             yield f"ElasticJob {name} has the bounds {bounds}, its TrainingJob {asked}"
-        queue = _labels(training).get(QUEUE_LABEL)
-        if queue and _labels(job).get(QUEUE_LABEL) != queue:
+        queue, begun = _labels(training).get(QUEUE_LABEL), job.get("status", {}).get("phase") == "Running"
+        if queue and not begun and _labels(job).get(QUEUE_LABEL) != queue:
             yield f"ElasticJob {name} is in queue {_labels(job).get(QUEUE_LABEL)}, its TrainingJob in {queue}"
 
 
@@ -242,9 +246,10 @@ def budgets(world: World) -> Iterator[str]:
 
 PROMISES: Final = (
     Truth("left-to-others", left_to_others, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
-    Truth("lost-pods-go-at-once", lost_pods_go_at_once, of=(NODE.resource, POD.resource)),
+    Truth("lost-pods-go", lost_pods_go, of=(POD.resource,)),
     Truth("suspended-do-not-start", suspended_jobs_do_not_start, of=(ELASTICJOB.resource, POD.resource)),
     Truth("in-its-time", in_its_time, of=(ELASTICJOB.resource,)),
+    Truth("in-its-own-name", in_its_own_name, of=(SCALEPLAN.resource,)),
     Truth("ends-stay", ends_stay, of=(ELASTICJOB.resource,)),
     Truth("does-not-change", does_not_change, of=(ELASTICJOB.resource, SCALEPLAN.resource)),
     Truth("calm", calm),

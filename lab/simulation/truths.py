@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 OPERATOR: Final = "operator"
 USER: Final = "user"
 ENDED: Final = ("Succeeded", "Failed")
-CARRIED_OUT: Final = ("Scaling", "Succeeded")
 OVER: Final = ("Succeeded", "Failed", "Superseded")
 OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
 SOON: Final = 1.0
@@ -255,7 +254,7 @@ def plans_end_once(world: World, change: Change) -> Iterator[str]:
     if after == "Superseded" != before and _is_manual(change.new):
         job, every = world.there(ELASTICJOB, _label(change.new)), world.of_job(SCALEPLAN, _label(change.new))
         order = world.memory.setdefault("plans", {})
-        newer = [e for e in every if order[_uid(e)] > order[_uid(change.new)] and _phase(e) in CARRIED_OUT]
+        newer = [each for each in every if order[_uid(each)] > order[_uid(change.new)]]
         if job and not _is_over(job) and newer and not any(map(_is_manual, newer)):
             yield f"plan {_name(change.object)} of a user is superseded by {_name(newer[0])}"
 
@@ -511,9 +510,9 @@ def queued_rightly(world: World) -> Iterable[str]:
     if not world.server.every(WORKLOAD) or any(map(_blocked, named)):
         return ()
     lasting = {_name(job) for job in world.jobs() if _is_over(job) and _keeps_pods(job)}
-    return [
-        each for each in story.at_rest(world) if not any(f"job {name} is over" in each for name in lasting)
-    ]
+    short = {_name(r) for r in world.server.every(JOBRESOURCE) if r.get("status", {}).get("failedIndexes")}
+    known = [*(f"job {name} is over" for name in lasting), *(f"job {name} has" for name in short)]
+    return [each for each in story.at_rest(world) if not any(sentence in each for sentence in known)]
 
 
 def _keeps_pods(job: Manifest) -> bool:

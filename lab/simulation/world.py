@@ -370,6 +370,7 @@ class World(cluster.World):
         self._by_nobody(super().remove, kind, name)
 
     def lose(self, machine: str) -> None:
+        self.server.writer = ""
         super().lose(machine)
         for pod in self.server.every(POD):
             if pod["spec"].get("nodeName") == machine:
