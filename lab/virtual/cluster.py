@@ -129,7 +129,7 @@ class World:
             self._wake_kueue()
         if resource in (WORKLOAD.resource, POD.resource) and self._checks:
             self.check()
-        if new is None:
+        if new is None or (old is None and self.server.is_orphan(new)):
             self._later(0.05, 0.5, self.server.collect)
 
     def checks(self) -> None:
