@@ -130,6 +130,17 @@ chaos-queue: $(DEV) # jobs in queues of the real Kueue, 50 interleavings of kill
 	@hack/kube-binaries control-plane kwok kueue
 	$(TIMED) $(BIN)/python -m lab chaos --jobs queued $(FLAGS)
 
+simulate: $(DEV) # 2,000 histories of the whole control plane in virtual time (five minutes; FLAGS="--seed 7 --histories 100", FLAGS=--mutants for two hours)
+	$(TIMED) $(BIN)/python -m lab simulate $(FLAGS)
+
+simulate-laws: $(DEV) # a crash before and after each write of 15 histories, and each field of each kind edited: the same state at the end (ten minutes)
+	$(TIMED) $(BIN)/python -m lab simulate --crashes
+	$(TIMED) $(BIN)/python -m lab simulate --edits
+
+judges: $(DEV) # 200 histories of the virtual world played on devcluster, and 30 on a real control plane: the same objects (40 minutes each at most; FLAGS="--histories 20")
+	$(TIMED) $(BIN)/python -m lab simulate --judge devcluster $(or $(FLAGS),--histories 200)
+	$(TIMED) $(BIN)/python -m lab simulate --judge real $(or $(FLAGS),--histories 30)
+
 queues: $(DEV) # a thousand stories of jobs in queues, in virtual time (a quarter of an hour; FLAGS="--seed 7 --count 100")
 	$(TIMED) $(BIN)/python -m lab queues $(FLAGS)
 

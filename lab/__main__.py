@@ -187,20 +187,34 @@ def simulate(
     judge: Annotated[str, typer.Option(help="Play them on a cluster, too: devcluster or real.")] = "",
     mutants: Annotated[bool, typer.Option("--mutants", help="Known bugs, one at a time.")] = False,
     mutant: Annotated[str, typer.Option(help="With --mutants: these, with commas between them.")] = "",
-    minutes: Annotated[float, typer.Option(help="With --mutants: at most so long.")] = 120.0,
+    minutes: Annotated[float, typer.Option(min=0, help="With --mutants: at most so long.")] = 120.0,
     results: Annotated[Path | None, typer.Option(help="With --mutants: what is kept of a run.")] = None,
 ) -> None:
-    """Play the whole control plane in virtual time: acts, faults, truths. Ends with 1 if a history is wrong."""
+    """Play the whole control plane in virtual time; ends with 1 if a history is wrong."""
     from lab.simulation import judges, report
     from lab.simulation import mutants as bugs
 
-    to = Console()
+    to, modes = Console(), (story, mutants, first, crashes, edits, judge)
+    if sum(map(bool, modes)) > 1:
+        raise typer.BadParameter("give one of --story, --mutants, --first, --crashes, --edits, --judge")
+    if (mutant or results) and not mutants:
+        raise typer.BadParameter("--mutant and --results belong to --mutants")
+    names = [*filter(None, mutant.split(","))]
+    if unknown := {*names} - bugs.mutants().keys():
+        raise typer.BadParameter(f"{', '.join(unknown)}: no mutant of lab/simulation/mutants.toml")
+    if judge and judge not in judges.JUDGES:
+        raise typer.BadParameter(f"{judge}: give one of {', '.join(judges.JUDGES)}")
+    end_on_sigterm()
     try:
         truths = report.chosen(only)
         if story:
             code = report.replay(story, truths, to)
         elif mutants:
-            trial, names = bugs.by_command(histories, seed), filter(None, mutant.split(","))
+            trial, names = bugs.by_command(histories, seed), [*filter(None, mutant.split(","))]
+            if unknown := [name for name in names if name not in bugs.mutants()]:
+                raise ValueError(
+                    f"there is no mutant {', '.join(unknown)}: lab/simulation/mutants.toml has all"
+                )
             code = bugs.run_mutants(trial, to, names=names, minutes=minutes, results=results)
         elif first:
             code = report.find_first(seed, histories, truths, to)
@@ -218,6 +232,7 @@ def simulate(
         to.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
+        to.print("interrupted", style="red")
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit(code)
 

@@ -502,6 +502,10 @@ class ElasticJobSpec(Part):
         chiefs = roles[CHIEF].initial if CHIEF in roles else 0
         return bounds.but(unit=self.node_unit, beside=chiefs)
 
+    def spares_of(self, role: str) -> int:
+        """The nodes beside those of a role: workers alone have them, in jobs whose master knows them."""
+        return self.roles[role].spares if role == WORKER and self.needs_master else 0
+
     @property
     def world(self) -> Range:
         """The allowed numbers of nodes that train together; no bound where a role has none."""

@@ -54,13 +54,18 @@ def queue_of(job: CustomResource) -> str:
     return scheduling.queue if scheduling.gang is Gang.NONE else ""
 
 
+def waits_in_a_queue(conditions: Iterable[Condition]) -> bool:
+    """Whether a job waits for its queue to admit it."""
+    said = next((each for each in conditions if each.type == ADMITTED), None)
+    return said is not None and said.status == "False" and said.reason != NOT_QUEUED
+
+
 def queue_stays(
     old: CustomResource, new: CustomResource, conditions: Iterable[Condition], way_out: str
 ) -> Iterator[Problem]:
     """A job that runs stays in its queue, and out of all others, as Kueue's own jobs do (jobframework)."""
     before, now = queue_of(old), queue_of(new)
-    said = next((each for each in conditions if each.type == ADMITTED), None)
-    waits = said is not None and said.status == "False" and said.reason != NOT_QUEUED
+    waits = waits_in_a_queue(conditions)
     if before != now and not waits:
         labelled = old.metadata.labels.get(QUEUE_NAME) != new.metadata.labels.get(QUEUE_NAME)
         path = f"metadata.labels[{QUEUE_NAME}]" if labelled else "spec.runPolicy.scheduling.queue"

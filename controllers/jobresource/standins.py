@@ -67,7 +67,7 @@ def stays_for(life: Life, wanted: Nodes, now: datetime) -> timedelta:
 
 
 def _spares(job: ElasticJob, wanted: Nodes, known: Nodes) -> Iterator[tuple[Place, Node]]:
-    for index in islice(count(_end(wanted)), job.spec.roles[WORKER].spares):
+    for index in islice(count(_end(wanted)), job.spec.spares_of(WORKER)):
         place = (WORKER, index)
         yield place, known.get(place, Node(*place))
 

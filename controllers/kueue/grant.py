@@ -111,8 +111,9 @@ class Grant:
         return sum(place.count for place in self.places if place.role == role)
 
     def most(self, job: ElasticJob, role: str) -> int:
-        """Return how many replicas a role may have: spares are nodes beside them."""
-        return job.spec.range_of(role).down(self.capacity(role) - job.spec.roles[role].spares)
+        """Return how many replicas a role may have: spares are beside them, where there is room for both."""
+        range_, capacity = job.spec.range_of(role), self.capacity(role)
+        return range_.down(max(capacity - job.spec.spares_of(role), min(capacity, range_.lowest)))
 
     def free(self, lives: Iterable[Life]) -> Free:
         """Return the places without those that pods have."""

@@ -230,13 +230,13 @@ RULES: Final[tuple[Rule[Seen], ...]] = (
     leave_it_to_others,
     leave_it_to_the_collector,
     fail_plans_without_a_job,
+    adopt_plans,
     close_plans_of_a_finished_job,
     close_plans_that_give_way,
     carry_out_the_next,
     say_what_plans_wait_for,
     follow_the_queue,
     follow_what_is_asked,
-    adopt_plans,
     finish_plans,
     forget_the_oldest,
     wait_for_the_nodes,
@@ -288,7 +288,7 @@ def _carry_out(
         ended = ending("NothingToChange", (End(plan, PlanPhase.SUCCEEDED, "NothingToChange", said),), now)
         if folded.asked.get(WORKER, resource.spec.replicas) == resource.spec.replicas:
             return ended
-        # its bounds have brought the job there before the plan was seen: an earlier request is over all the same
+        # the job's bounds have brought it there before the plan was seen: an earlier request is over
         return replace(ended, groups=((_write(seen, folded, plan, asked),), *ended.groups))
     sentence = "; ".join(folded.changes) + why
     start = begin(plan, folded.changes, now)
@@ -297,7 +297,10 @@ def _carry_out(
 
 
 def _write(seen: Seen, folded: Fold, plan: ScalePlan | None, asked: Mapping[str, int]) -> Apply:
-    """The write of the sizes, the plan that is folded in (None: the last one), and of what is asked for."""
+    """The write of the sizes, the plan that is folded in (None: the last one), and of what is asked for.
+
+    Only on what was seen: a size that somebody has asked for since must not be written over.
+    """
     assert seen.job is not None
     assert seen.resource is not None
     resource, before = seen.resource, seen.resource.metadata.annotations
@@ -310,6 +313,7 @@ def _write(seen: Seen, folded: Fold, plan: ScalePlan | None, asked: Mapping[str,
         "name": resource.metadata.name,
         "namespace": resource.metadata.namespace,
         "uid": resource.metadata.uid,
+        "resourceVersion": resource.metadata.resource_version,
         "annotations": {
             **last,
             names.SIZES: names.written(sizes),

@@ -37,6 +37,7 @@ from lab.simulation.records import records
 from lab.virtual import cluster
 from lab.virtual.cluster import MACHINES, TEAM, job
 from lab.virtual.server import Verbs
+from lab.virtual.story import QUEUE_LABEL
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
@@ -47,6 +48,18 @@ Jobs = Mapping[str, Given]
 Draw = Callable[[Random, Jobs], Given | None]
 Deed = Callable[..., Awaitable[None]]
 CODES: Final = (0, 1, 137, 143, 3)
+OF_A_ROLE: Final = {
+    "workers": "replicas",
+    "least": "minReplicas",
+    "most": "maxReplicas",
+    "restarts": "restartCount",
+}
+OF_A_JOB: Final[Mapping[str, Callable[[Value], Manifest]]] = {
+    "env": lambda value: {"envs": {"WORD": {"value": value}}},
+    "network": lambda value: {"networkPolicy": value == "yes"},
+    "strategy": lambda value: {"distributionStrategy": value},
+}
+"""Fields of a line, and what they are of a role, or in the spec of a job."""
 OWNED: Final[Mapping[str, Kind[Any]]] = {
     kind.plural: kind
     for kind in (
@@ -132,6 +145,7 @@ def draw_job(chance: Random, jobs: Jobs) -> Given:
         "deadline": (0.1, lambda: chance.choice((5, 30))),
         "queue": (0.15, lambda: chance.choice("ab")),
         "mode": (0.2, lambda: chance.choice(("single-job", "single-job", "cluster"))),
+        "manager": (0.03, lambda: "kueue.x-k8s.io/multikueue"),
         "trains": (0.3 if drawn["strategy"] != "Local" else 0.0, lambda: "yes"),
     }
     drawn |= {name: make() for name, (share, make) in more.items() if chance.random() < share}
@@ -166,6 +180,7 @@ def manifest(**given: Any) -> Manifest:
     if policy := {names[name]: given[name] for name in names if name in given}:
         spec["runPolicy"] = policy
     spec |= {"optimizeMode": given["mode"]} if "mode" in given else {}
+    spec |= {"managedBy": given["manager"]} if "manager" in given else {}
     if "trains" in given:
         made["metadata"]["annotations"] = {"simulation/trains": given["trains"]}
     return made
@@ -178,21 +193,28 @@ async def scale(world: Place, job: str, workers: int) -> None:
 
 
 async def edit(world: Place, job: str, **fields: Value) -> None:
-    """A user changes fields of the role worker, or whether the job has a NetworkPolicy."""
-    names = {"workers": "replicas", "least": "minReplicas", "most": "maxReplicas", "restarts": "restartCount"}
-    worker: Manifest = {names[name]: value for name, value in fields.items() if name in names}
-    if found := world.there(ELASTICJOB, job):
-        roles = found["spec"]["replicaSpecs"]
-        template = roles["worker"]["template"]
-        if "image" in fields:
-            [main] = template["spec"]["containers"]
-            worker["template"] = {
-                **template,
-                "spec": {**template["spec"], "containers": [{**main, "image": fields["image"]}]},
-            }
-        network = {"networkPolicy": fields["network"] == "yes"} if "network" in fields else {}
-        patch = {"spec": {"replicaSpecs": {"worker": worker}, **network}}
-        await world.tries(f"edit {job} {fields}", world.user.merge_patch(ELASTICJOB, job, patch, TEAM))
+    """A user changes fields of a job, or of its role worker."""
+    if (found := world.there(ELASTICJOB, job)) is None:
+        return
+    patch: Manifest = {}
+    for name in fields.keys() & OF_A_JOB.keys():
+        patch |= OF_A_JOB[name](fields[name])
+    worker: Manifest = {OF_A_ROLE[name]: fields[name] for name in fields.keys() & OF_A_ROLE.keys()}
+    if "image" in fields:
+        template = found["spec"]["replicaSpecs"]["worker"]["template"]
+        [main] = template["spec"]["containers"]
+        containers = [{**main, "image": fields["image"]}]
+        worker["template"] = {**template, "spec": {**template["spec"], "containers": containers}}
+    patch |= {"replicaSpecs": {"worker": worker}} if worker else {}
+    asked = world.user.merge_patch(ELASTICJOB, job, {"spec": patch}, TEAM)
+    await world.tries(f"edit {job} {fields}", asked)
+
+
+async def remake(world: Place, job: str, **fields: Value) -> None:
+    """A user suspends a job, changes what its nodes are made from, and resumes it, faster than they leave."""
+    await suspend(world, job, "yes")
+    await edit(world, job, **fields)
+    await suspend(world, job, "no")
 
 
 async def suspend(world: Place, job: str, on: str) -> None:
@@ -223,6 +245,21 @@ async def plan(world: Place, job: str, workers: int, manual: str, cpu: int = 0) 
     spec = {"ownerJob": job, "manualScaling": manual == "yes", "replicaResourceSpecs": {"worker": size}}
     made = world.user.create(SCALEPLAN, {"metadata": about, "spec": spec})
     await world.tries(f"plan {workers} workers for {job}", made)
+
+
+async def edit_plan(world: Place, job: str, workers: int) -> None:
+    """Somebody changes the newest plan of a job."""
+    if every := world.of_job(SCALEPLAN, job):
+        name = every[-1]["metadata"]["name"]
+        patch = {"spec": {"replicaResourceSpecs": {"worker": {"replicas": workers}}}}
+        await world.tries(f"edit plan {name}", world.user.merge_patch(SCALEPLAN, name, patch, TEAM))
+
+
+async def enqueue(world: Place, kind: str, name: str, queue: str) -> None:
+    """A user labels a job with another queue."""
+    of: Kind[Any] = TRAININGJOB if kind == "training" else ELASTICJOB
+    patch = {"metadata": {"labels": {QUEUE_LABEL: queue}}}
+    await world.tries(f"put {name} into queue {queue}", world.user.merge_patch(of, name, patch, TEAM))
 
 
 async def autoscale(world: Place, job: str, workers: int) -> None:
@@ -289,6 +326,12 @@ async def train(world: Place, name: str, least: int, most: int) -> None:
     await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
 
 
+async def retrain(world: Place, name: str, least: int, most: int) -> None:
+    """A user changes the bounds of a TrainingJob."""
+    patch = {"spec": {"trainer": {"min-instance": least, "max-instance": most}}}
+    await world.tries(f"edit TrainingJob {name}", world.user.merge_patch(TRAININGJOB, name, patch, TEAM))
+
+
 async def dijob(world: Place, name: str, queue: str = "", clean: str = "Running") -> None:
     made = cluster.dijob(name, queue)
     made["spec"]["cleanPodPolicy"] = clean
@@ -307,6 +350,20 @@ async def players(world: World, name: str, many: int) -> None:
     world.add_players(name, many)
 
 
+async def delete_players(world: World, name: str) -> None:
+    """Somebody deletes the collectors of a DIJob."""
+    for each in world.players():
+        if each["metadata"]["name"].startswith(f"{name}-"):
+            await world.tries(
+                f"delete a collector of {name}", world.user.delete(POD, each["metadata"]["name"], TEAM)
+            )
+
+
+async def halve(world: World, on: str) -> None:
+    """A webhook of others halves what new pods ask for."""
+    world.server.halves = on == "yes"
+
+
 async def remove(world: Place, kind: str, name: str) -> None:
     """A user deletes a TrainingJob or a DIJob."""
     of: Kind[Any] = TRAININGJOB if kind == "training" else DIJOB
@@ -317,14 +374,9 @@ async def remove(world: Place, kind: str, name: str) -> None:
 
 
 def _pods(world: Place, job: str, index: int) -> list[Manifest]:
-    every = world.of_job(POD, job)
-    labels = (each["metadata"]["labels"] for each in every)
-    mine = [
-        p
-        for p, l in zip(every, labels, strict=True)
-        if l.get(LABEL_INDEX) == str(index) and l.get(LABEL_ROLE) == "worker"
-    ]
-    return mine
+    """The pods of a worker, by its index."""
+    place = {LABEL_ROLE: "worker", LABEL_INDEX: str(index)}
+    return [p for p in world.of_job(POD, job) if place.items() <= p["metadata"]["labels"].items()]
 
 
 async def end_pod(world: Place, job: str, index: int, code: int) -> None:
@@ -386,7 +438,15 @@ ACTS: Final = (
         edit,
     ),
     Act("edit", 1, _of_a_job(lambda c: {"image": c.choice(("v2", "v3"))}), edit),
-    Act("edit", 1, _of_a_job(lambda c: {"network": c.choice(("yes", "no"))}), edit),
+    Act(
+        "edit",
+        2,
+        _of_a_job(
+            lambda c: c.choice(({"network": "yes"}, {"network": "no"}, {"strategy": "Local"}, {"env": "x"}))
+        ),
+        edit,
+    ),
+    Act("remake", 1, _of_a_job(lambda c: c.choice(({"image": "v2"}, {"env": "y"}))), remake),
     Act("suspend", 3, _of_a_job(lambda c: {"on": c.choice(("yes", "yes", "no"))}), suspend),
     Act("suspend", 2, _of_a_job(lambda c: {"on": "no"}), suspend),
     Act("delete", 1, _of_a_job(lambda c: {}), delete),
@@ -402,6 +462,7 @@ ACTS: Final = (
         ),
         plan,
     ),
+    Act("edit-plan", 1, _of_a_job(lambda c: {"workers": c.randint(1, 5)}), edit_plan),
     Act("autoscale", 2, _of_a_job(lambda c: {"workers": c.randint(1, 6)}), autoscale),
     Act(
         "brain",
@@ -412,6 +473,14 @@ ACTS: Final = (
     Act("hpa", 1, _of_a_job(lambda c: {"least": 1, "most": c.randint(2, 6)}), hpa),
     Act("gitops", 1, lambda c, jobs: {**_lasting(draw_job(c, jobs)), "job": "g"}, gitops),
     Act("train", 1, lambda c, jobs: {"name": "t", "least": c.randint(1, 2), "most": c.randint(2, 4)}, train),
+    Act("retrain", 1, lambda c, jobs: {"name": "t", "least": 1, "most": c.randint(2, 4)}, retrain),
+    Act("enqueue", 1, lambda c, jobs: {"kind": "training", "name": "t", "queue": c.choice("ab")}, enqueue),
+    Act(
+        "enqueue",
+        1,
+        lambda c, jobs: {"kind": "job", "name": one_of(c, jobs), "queue": c.choice("ab")},
+        enqueue,
+    ),
     Act(
         "dijob",
         1,
@@ -423,6 +492,8 @@ ACTS: Final = (
     ),
     Act("finish", 1, lambda c, jobs: {"name": "d", "code": c.choice((0, 1))}, finish),
     Act("players", 1, lambda c, jobs: {"name": "d", "many": c.randint(1, 3)}, players),
+    Act("delete-players", 1, lambda c, jobs: {"name": "d"}, delete_players),
+    Act("halve", 1, lambda c, jobs: {"on": c.choice(("yes", "yes", "no"))}, halve),
     Act(
         "remove",
         1,

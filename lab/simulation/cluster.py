@@ -7,6 +7,7 @@ real control plane with kwok's nodes. What befalls the operator's requests does 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -19,6 +20,7 @@ from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.install import install
 from elasticjob.controllers.main import compose, webhooks_of
 from elasticjob.controllers.settings import Settings
 from elasticjob.devcluster.controllers.accounts import Accounts
@@ -47,8 +49,8 @@ from elasticjob.kube.objects.views import (
 )
 from elasticjob.kube.operator.operator import Operator
 from elasticjob.kube.webhook.server import WebhookServer
-from lab.clusters.definitions import define
 from lab.clusters.namespaces import new_namespace
+from lab.clusters.plane import pretended
 from lab.clusters.webhooks import heeded
 from lab.running import beside, running
 from lab.simulation.connection import Strike
@@ -58,6 +60,7 @@ from lab.simulation.world import EXIT, SECONDS, UNSCHEDULABLE, with_room
 from lab.virtual import pods
 from lab.virtual.cluster import MACHINES, TEAM, node
 from lab.virtual.server import Verbs
+from lab.waiting import until
 
 KINDS: Final[tuple[Kind[Any], ...]] = (
     ELASTICJOB,
@@ -77,11 +80,16 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
 """What is seen of a namespace: the most telling first."""
 ASIDE: Final = ("/events", "/leases/", "/secrets/elasticjob-operator", "/secrets?")
 """Requests of the operator that are not its controllers'."""
+SEEN: Final = 0.4
+"""Seconds without a change after which the operator has done what follows from a deed."""
+PATIENCE: Final = 3.0
 STILL: Final = 4.0
 """Seconds without a change after which a cluster may be at rest."""
 QUIET: Final = 50.0
 """Seconds without a change after which nothing comes any more."""
 LONGEST: Final = 240.0
+LARGE: Final = {"cpu": "640", "memory": "2560Gi", "pods": "1000"}
+"""A machine of kwok, on which the pods of all histories are."""
 
 
 class Wire(Transport):
@@ -191,6 +199,9 @@ class Cluster:
         """The objects of a kind that have the label of a job."""
         return self._caches[kind.resource].list(labels={LABEL_JOB: job})
 
+    def strike(self, write: int, strike: Strike, program: str = "operator") -> None:
+        self.strikes[program, self._numbers[f"write {program}"] + write] = strike
+
     def next_number(self, what: str) -> int:
         self._numbers[what] += 1
         return self._numbers[what]
@@ -204,6 +215,13 @@ class Cluster:
             await ask
         except KubeError as error:
             self.note(f"    refused: {error}")
+
+    async def after(self, deed: asyncio.Task[None]) -> None:
+        """Wait until a deed is done, and what follows at once."""
+        await asyncio.wait({deed})
+        await asyncio.sleep(SEEN)
+        with suppress(AssertionError):
+            await until(lambda: self.time - self.changed > SEEN, within=PATIENCE)
 
     def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
         asyncio.get_running_loop().call_later(seconds, call, *given)
@@ -386,11 +404,13 @@ class Cluster:
                 await self._close()
 
     async def _rests(self, expected: Callable[[], bool]) -> None:
-        healed = self.time
+        healed, looked = self.time, -1.0
         while self.time - self.changed < QUIET and self.time - healed < LONGEST:
             await asyncio.sleep(1.0)
-            if self.time - max(self.changed, healed) > STILL and expected():
+            still = self.time - max(self.changed, healed) > STILL
+            if still and looked != self.changed and expected():
                 return
+            looked = self.changed if still else looked
 
     async def _close(self) -> None:
         if self._operator:
@@ -436,7 +456,7 @@ async def on_devcluster(history: History) -> AsyncIterator[Cluster]:
         server.add_token("secret", "admin", ["system:masters"])
         config = Config(server.url, ssl.create_default_context(cadata=server.ca_pem), Static("Bearer secret"))
         client = await enter(User(config, TEAM))
-        await define(client)
+        await install(client)
         control = Operator(client, name="control-plane", probes=None, signals=False)
         control.add(Accounts(client, control.cache(NAMESPACE), server.ca_pem).controller())
         await enter(running(control))
@@ -446,3 +466,26 @@ async def on_devcluster(history: History) -> AsyncIterator[Cluster]:
         for name in MACHINES:
             await cluster._joins(name)
         yield cluster
+
+
+@asynccontextmanager
+async def on_plane(config: Config, history: History) -> AsyncIterator[Cluster]:
+    """Lend one history a namespace of a control plane that is set up."""
+    namespace = f"{TEAM}-history-{history.seed}-{secrets.token_hex(3)}"
+    async with User(config, namespace) as client:
+        await new_namespace(client, namespace)
+        try:
+            yield Cluster(history, config, client, namespace, False, settings(namespace))
+        finally:
+            await client.delete(NAMESPACE, namespace)
+
+
+@asynccontextmanager
+async def set_up(config: Config) -> AsyncIterator[None]:
+    """Give a control plane our kinds, webhooks, and machines that kwok keeps."""
+    async with Client(config) as client:
+        await install(client)
+        for name in MACHINES:
+            await client.create(NODE.untyped(), pretended.machine(name, LARGE))
+        async with admission(client):
+            yield

@@ -71,6 +71,7 @@ class Connection(Verbs):
         asyncio.get_running_loop().call_soon(self._has_asked)
 
     async def answered(self) -> None:
+        self._has_asked()
         strike = self._under_way.pop(asyncio.current_task(), None)
         await self._takes("answer")
         if strike:

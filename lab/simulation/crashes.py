@@ -68,7 +68,25 @@ HISTORIES: Final[Mapping[str, str]] = {
         5 suspend job=a on=yes
         10 edit job=a image=v2
         12 edit job=a workers=3
-        15 suspend job=a on=no""",
+        15 suspend job=a on=no
+        30 remake job=a env=x
+        40 edit job=a network=no""",
+    "suspended before there is room": """
+        0 cordon machine=n1 on=yes
+        0 cordon machine=n2 on=yes
+        0 cordon machine=n3 on=yes
+        0.1 submit job=a strategy=Local workers=2 least=1
+        4 suspend job=a on=yes
+        25 cordon machine=n1 on=no""",
+    "suspended for long, and a deadline": """
+        0 submit job=a strategy=Local workers=2 least=1 deadline=30
+        10 suspend job=a on=yes
+        640 suspend job=a on=no""",
+    "a webhook of others": """
+        0 halve on=yes
+        0 submit job=a strategy=Local workers=2 least=1 most=3
+        8 plan job=a workers=3 manual=yes cpu=2
+        16 plan job=a workers=2 manual=no""",
     "with a NetworkPolicy, or without": """
         0 submit job=a strategy=Local workers=1 least=1
         4 edit job=a network=no
@@ -97,13 +115,16 @@ HISTORIES: Final[Mapping[str, str]] = {
     "a DIJob and its players": """
         0 dijob name=d queue=a
         6 players name=d many=2
-        12 remove kind=dijob name=d""",
+        10 delete-players name=d
+        14 remove kind=dijob name=d""",
     "a DIJob that ends": """
         0 dijob name=d clean=All
         6 finish name=d code=0""",
     "a TrainingJob": """
         0 train name=t least=1 most=3
-        8 remove kind=training name=t""",
+        4 retrain name=t least=1 most=2
+        8 enqueue kind=training name=t queue=a
+        16 remove kind=training name=t""",
     "Brain": """
         0 submit job=a strategy=Allreduce workers=2 least=1 most=4 mode=cluster trains=yes
         0.5 brain
@@ -121,7 +142,10 @@ class Crash:
 
 
 def crashes(text: str, back: float = 1.0, program: str = "operator") -> Iterator[Crash]:
-    """Yield what a crash before and after each write of a history leads to. Raises ValueError if it is wrong."""
+    """Yield what a crash before and after each write of a history leads to.
+
+    Raises ValueError for a history that is wrong without a crash.
+    """
     history = History.parse(text)
     usual = play(history, ends=False)
     if usual.wrong:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from random import Random
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from elasticjob.api.diengine import pods
 from elasticjob.api.diengine.aggregatorconfig import AGGREGATORCONFIG
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_RELAUNCH, LABEL_ROLE
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -33,7 +33,7 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD
 from lab.build import manifests
-from lab.simulation.fields import ROWS, Edit, edits_of
+from lab.simulation.fields import ROWS, TEMPLATE, Edit, edits_of
 from lab.simulation.history import History
 from lab.simulation.play import Wrong, at_rest, crashes
 from lab.simulation.world import World
@@ -46,6 +46,7 @@ OF_ONE_STORY: Final = frozenset(
     {"uid", "resourceVersion", "generation", "creationTimestamp", "observedGeneration", "restarts", "token"}
     | {"lastTransitionTime", "lastUpdateTime", "startTime", "clusterIP", "nodeName", "lastScalePlan"}
     | {LABEL_RELAUNCH, names.ASKED_AT, names.TOKEN, names.FOLDED, names.CHANGES, names.RESTARTS, names.MOVES}
+    | {names.REPEATS, names.WANTED, "relaunches"}
 )
 """What two objects with the same spec do not share."""
 MARKS: Final = re.compile(rb"uid-\d+|10\.0\.0\.\d+|2026-01-01T[0-9:.]+Z")
@@ -68,6 +69,12 @@ class Subject:
     """Whether the operator makes it: a fresh one is edited as soon as it is there."""
     used: Callable[[World], None] = lambda _: None
     """What happens in both stories when all is at rest: something new is made of it."""
+    variant: str = ""
+    """How it differs from another subject of its kind; its templates are not edited."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind.name} {self.variant}".strip()
 
     @property
     def name(self) -> str:
@@ -154,12 +161,14 @@ def fresh(subject: Subject, edits: Sequence[Edit], seed: int) -> Ending:
     """Return how it ends when an object is made as these edits would make it."""
 
     async def story(world: World) -> Ending:
-        made, later = subject.made, edits if subject.is_made_for else ()
-        for edit in () if subject.is_made_for else edits:
-            made = edit.of(subject.kind.resource, made)
-        await subject.create(world, made)
-        for edit in later:
-            await subject.change(world, edit)
+        def after(made: Manifest) -> Manifest:
+            return reduce(lambda found, edit: edit.of(subject.kind.resource, found), edits, made)
+
+        await subject.create(world, after(subject.made))
+        if subject.is_made_for:
+            old = subject.stored(world)
+            patch = {"spec": merge_patch(old["spec"], after(old)["spec"])}
+            await world.user.merge_patch(subject.kind, subject.name, patch, TEAM)
         return await end(world, subject)
 
     return play(story, seed)
@@ -218,10 +227,13 @@ def normal(world: World) -> Manifest:
 
 
 def _places(every: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
+    """Names of pods, and what they are called by their places alone."""
     for number, pod in enumerate(every):
-        labels = pod["metadata"].get("labels", {})
-        role = labels.get(LABEL_ROLE) or labels.get(di.LABEL_ROLE)
-        yield pod["metadata"]["name"], f"pod-{role}-{labels.get(LABEL_INDEX, number)}"
+        name, labels = pod["metadata"]["name"], pod["metadata"].get("labels", {})
+        if LABEL_INDEX in labels:
+            yield name, names.node(labels[LABEL_JOB], labels[LABEL_ROLE], int(labels[LABEL_INDEX]))
+        else:
+            yield name, f"{labels.get(di.LABEL_ROLE)}-{number}"
 
 
 def _kept(found: Any) -> Any:
@@ -255,7 +267,7 @@ def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
 def judge(subject: Subject, edits: Sequence[Edit], seed: int) -> Finding:
     """Return what became of edits of an object, and why."""
     first = edited(subject, edits, seed)
-    said = partial(Finding, subject.kind.name, tuple(edits), first.suspended)
+    said = partial(Finding, subject.title, tuple(edits), first.suspended)
     if not first.accepted and not first.wrong:
         return said(REFUSED, first.refused)
     other = fresh(subject, first.accepted, seed)
@@ -280,13 +292,14 @@ def why_right(subject: Subject, edits: Iterable[Edit], difference: str) -> str:
 def drawn(every: Sequence[Edit], seed: int, number: int) -> tuple[Edit, ...]:
     """Return two to five edits: templates have most of the fields, and a third of the edits."""
     chance = Random(f"{seed} {number}")
-    near = [each for each in every if "template" not in each.path] or every
+    near = [each for each in every if TEMPLATE not in each.path] or every
     return tuple(chance.choice(chance.choice((near, near, every))) for _ in range(chance.randint(2, 5)))
 
 
 def findings(subject: Subject, seed: int, sequences: int, share: float = 1.0) -> Iterator[Finding]:
     """Judge the edits of all fields, or a share of them, and drawn sequences."""
     every = [*edits_of(subject.kind.resource, subject.made, seed, DEEP)]
+    every = [each for each in every if not subject.variant or TEMPLATE not in each.path]
     for edit in every:
         if Random(f"{seed} {edit}").random() < share:
             yield judge(subject, (edit,), seed)
@@ -305,7 +318,7 @@ def edits(kinds: Iterable[str], seed: int, sequences: int, report: Console, shar
         counts = Counter(each.outcome for each in found)
         fields = {edit.path for each in found for edit in each.edits}
         totals = (len(fields), len(found), len(found) - counts[REFUSED])
-        table.add_row(subject.kind.name, *map(str, totals), *(str(counts[each]) for each in OUTCOMES))
+        table.add_row(subject.title, *map(str, totals), *(str(counts[each]) for each in OUTCOMES))
         wrong += counts[DIFFERENT]
     report.print(table)
     return int(wrong > 0)
@@ -325,29 +338,30 @@ def _asks_for_an_aggregator(world: World) -> None:
         world.server.put(POD, pods.pod(read, di.Role.AGGREGATOR, "d-aggregator", pods.Server(), template))
 
 
+def _with_all_roles() -> Manifest:
+    worker = JOB["spec"]["replicaSpecs"]["worker"]
+    roles = {"ps": {**worker, "replicas": 1, "maxReplicas": 2}, "worker": worker}
+    roles |= {role: {"template": worker["template"]} for role in ("chief", "evaluator", "dlrover-master")}
+    changes = {"spec/distributionStrategy": "ParameterServerStrategy", "spec/replicaSpecs": roles}
+    return manifests.changed(JOB, changes)
+
+
 JOB: Final = manifests.changed(job("a", "", 2, 1, 4, master=True), {"spec/distributionStrategy": "Allreduce"})
-PLAN: Final = {
-    "metadata/name": "p",
-    "metadata/namespace": TEAM,
-    "spec/ownerJob": "a",
-    "spec/manualScaling": True,
-}
-PLAYERS: Final = dijob("d", "")
+OF_JOB: Final = {"metadata/name": "a", "spec/selector/name": "a"}
+PLAN: Final = {"metadata/namespace": TEAM, "spec/ownerJob": "a", "spec/manualScaling": True}
+SERVERS: Final = {"spec/pserver": {"min-instance": 1, "max-instance": 1}}
+TRAINING, PLAYERS = training("t", 2, 4), dijob("d", "")
+CONFIG: Final = manifests.changed(manifests.AGGREGATORCONFIG, {"metadata/namespace": TEAM})
 SUBJECTS: Final = (
     Subject(ELASTICJOB, JOB, suspends=True),
+    Subject(ELASTICJOB, _with_all_roles(), suspends=True, variant="of all roles"),
+    Subject(ELASTICJOB, job("a", "a", 2, 1, 4), suspends=True, variant="in a queue"),
     Subject(
-        JOBRESOURCE,
-        manifests.changed(manifests.RESOURCE, {"metadata/name": "a", "spec/selector/name": "a"}),
-        ((ELASTICJOB, JOB),),
-        is_made_for=True,
+        JOBRESOURCE, manifests.changed(manifests.RESOURCE, OF_JOB), ((ELASTICJOB, JOB),), is_made_for=True
     ),
     Subject(SCALEPLAN, manifests.changed(manifests.PLAN, PLAN), ((ELASTICJOB, JOB),)),
-    Subject(TRAININGJOB, training("t", 2, 4)),
+    Subject(TRAININGJOB, TRAINING),
+    Subject(TRAININGJOB, manifests.changed(TRAINING, SERVERS), variant="with pserver"),
     Subject(DIJOB, PLAYERS, used=_asks_for_a_collector),
-    Subject(
-        AGGREGATORCONFIG,
-        manifests.changed(manifests.AGGREGATORCONFIG, {"metadata/namespace": TEAM}),
-        ((DIJOB, PLAYERS),),
-        used=_asks_for_an_aggregator,
-    ),
+    Subject(AGGREGATORCONFIG, CONFIG, ((DIJOB, PLAYERS),), used=_asks_for_an_aggregator),
 )

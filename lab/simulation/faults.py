@@ -1,6 +1,7 @@
 """What goes wrong with programs, requests and watches: a row each, with how often it is drawn and its fields.
 
-A fault of a write is told by the write's number: `crash write=12 when=before`. All end by themselves.
+A fault of a write names the how manyth of the operator's writes from its second on: `crash write=12
+when=before`. All end by themselves.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from lab.simulation.world import World
 
 OPERATOR: Final = "operator"
-WRITES: Final = 60
-"""A history of 60 seconds makes about as many."""
+WRITES: Final = 12
+"""What follows from an act makes about as many."""
 KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans", "services", "nodes")
 ERRORS: Final[dict[int, Callable[[], ApiError]]] = {
     409: lambda: Conflict(409, "Conflict", "the object has been modified"),
@@ -46,7 +47,7 @@ def crash(world: World, write: int, when: str, back: float, behind: int = 0) -> 
         world.note(f"--- the operator dies {when} write {write}")
         world.crash(back, behind)
 
-    world.strikes["operator", write] = Strike(when == "after", die)
+    world.strike(write, Strike(when == "after", die))
 
 
 def restart(world: World, back: float, behind: int = 0) -> None:
@@ -66,7 +67,7 @@ def cut(world: World, write: int, done: str, program: str = OPERATOR) -> None:
         world.note(f"--- write {write} is cut, done: {done}")
         raise Unreachable("the connection was reset")
 
-    world.strikes[program, write] = Strike(done == "yes", befall)
+    world.strike(write, Strike(done == "yes", befall), program)
 
 
 def refuse(world: World, write: int, code: int, program: str = OPERATOR) -> None:
@@ -74,7 +75,7 @@ def refuse(world: World, write: int, code: int, program: str = OPERATOR) -> None
         world.note(f"--- write {write} is refused: {code}")
         raise ERRORS[code]()
 
-    world.strikes[program, write] = Strike(False, befall)
+    world.strike(write, Strike(False, befall), program)
 
 
 def depose(world: World, write: int, seconds: float) -> None:
@@ -86,7 +87,7 @@ def depose(world: World, write: int, seconds: float) -> None:
         if connection.paused:
             await connection.paused.wait()
 
-    world.strikes["operator", write] = Strike(False, befall)
+    world.strike(write, Strike(False, befall))
 
 
 def stale(world: World, kind: str, versions: int, seconds: float) -> None:

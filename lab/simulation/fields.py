@@ -20,6 +20,7 @@ NAME: Final = "cpu"
 """The key in an object whose keys are free."""
 FIRST: Final = "0"
 """In a path: the first item of a list."""
+TEMPLATE: Final = "template"
 NEAR: Final = 4
 """Fields of a pod template are all edited to this depth."""
 Names = tuple[str, ...]
@@ -56,7 +57,7 @@ def edits_of(resource: str, manifest: Manifest, seed: int, share: float) -> Iter
 
 
 def _depth(path: Names) -> int:
-    return len(path) - path.index("template") - 1 if "template" in path else 0
+    return len(path) - path.index(TEMPLATE) - 1 if TEMPLATE in path else 0
 
 
 def _edits(schema: Manifest, here: Any, path: Names) -> Iterator[tuple[Names, Any]]:

@@ -5,7 +5,7 @@
     4 crash write=12 when=before back=1
     6.5 scale job=a workers=3
 
-Two words are values of a field with a comma: `kinds=pods,services`. Lines of the same instant keep their order.
+Lines of the same instant keep their order; what follows a `#` is a remark.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class History:
                     case [at, name, *fields]:
                         lines.append(Line(_seconds(at), name, dict(map(_field, fields))))
                     case _:
-                        raise ValueError("give SECONDS NAME field=value …")
+                        raise _misspelt(number, line, "give SECONDS NAME field=value …")
             except ValueError as error:
-                raise Misspelt(f"line {number}, {line.strip()!r}: {error}") from error
+                raise _misspelt(number, line, error) from error
         if len(lines) > MOST_LINES:
             raise Misspelt(f"{len(lines)} lines: a history has {MOST_LINES} at most")
         return cls(seed, tuple(sorted(lines, key=lambda line: line.at)))
@@ -93,6 +93,10 @@ class History:
                 for less in _less(value):
                     changed = replace(line, given={**line.given, name: less})
                     yield replace(self, lines=(*self.lines[:number], changed, *self.lines[number + 1 :]))
+
+
+def _misspelt(number: int, line: str, why: object) -> Misspelt:
+    return why if isinstance(why, Misspelt) else Misspelt(f"line {number}, {line.strip()!r}: {why}")
 
 
 def _less(value: Value) -> Iterable[Value]:

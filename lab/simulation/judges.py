@@ -12,22 +12,28 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import unified_diff
+from functools import partial
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import yaml
 
+from elasticjob.api.v1alpha1.common import LABEL_RELAUNCH
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import POD, SECRET
-from lab.simulation.cluster import KINDS, Cluster, on_devcluster
+from lab.clusters.plane.controlplane import ControlPlane
+from lab.simulation.cluster import KINDS, Cluster, on_devcluster, on_plane, set_up
 from lab.simulation.history import History, Line, Value
 from lab.simulation.play import draw, play
-from lab.virtual.cluster import TEAM
+from lab.virtual.cluster import MACHINES, TEAM
 
 ACTS: Final = (
     *("submit", "scale", "edit", "suspend", "delete", "again", "plan", "autoscale", "train"),
@@ -35,7 +41,15 @@ ACTS: Final = (
 )
 UNKNOWN: Final = ("trains", "queue", "mode", "cpu")
 """Fields of lines that name what a judge does not have: masters that train, Kueue, Brain, resizes."""
-SHORTEST: Final = 20.0
+MOST: Final = 7
+SHORTER: Final = 0.5
+START: Final = 4.0
+"""Seconds between the starts of clusters, which take all of a processor for a while."""
+APART: Final = 3.0
+"""Seconds between two lines: more than a pod needs to start, so that also on a busy machine it runs then."""
+ENDS: Final = 8
+LATER: Final = 0.037
+"""Seconds between the lines of a history that are added, for as many ends of it."""
 MORE: Final = 2
 """How often a history is played again that differs."""
 DROPPED: Final = frozenset(
@@ -50,14 +64,32 @@ DROPPED: Final = frozenset(
     }
 )
 TOKEN: Final = "elasticjob.dlrover/token"
-UID: Final = re.compile(r"uid-\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
-ADDRESS: Final = re.compile(r"\b\d+\.\d+\.\d+\.\d+\b")
+WORDS: Final = (
+    (re.compile(r"uid-\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UID"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "TIME"),
+    (re.compile(r"\b\d+\.\d+\.\d+\.\d+\b"), "ADDRESS"),
+    (re.compile(r'(activeDeadlineSeconds \(\d+ s\)): [^"]*'), r"\1"),
+    (re.compile(f'"({"|".join(MACHINES)})"'), '"MACHINE"'),
+    (re.compile(r"\b(\w+-(master|worker)-\d+)-\d+\b"), r"\1"),
+)
+"""What differs from one run to another: the last is how often a pod was made anew, which deletions forget."""
+GIVEN: Final = ("kube-root-ca.crt", "default")
+"""What each namespace has."""
+PASSING: Final = ("Restarting", "Scaling")
+"""Conditions that are there once they were true: as they are in no pass that saw it."""
 INJECTED: Final = "kube-api-access-"
 """The volume of the service account, which the server adds."""
+SIZE: Final = "NODE_NUM"
+"""The size of a job when a pod was made, which an agent asks its master for later."""
+RESTARTS: Final = frozenset(
+    {"restarts", "relaunches", *(f"elasticjob.dlrover/{each}" for each in ("restarts", "moves", "repeats"))}
+)
+"""What follows from the exit codes of pods that are deleted."""
 Objects = Mapping[str, Manifest]
 """By kind and name."""
 Stage = Callable[[History], AbstractAsyncContextManager[Cluster]]
+Work = Callable[[Stage], Coroutine[Any, Any, "list[Verdict]"]]
+"""Judges by playing on a stage."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +101,9 @@ class Verdict:
     unsteady: bool = False
     seconds: float = 0.0
     diary: tuple[str, ...] = ()
+    objects: Objects = field(default_factory=dict)
+    """What the judge has."""
+    dropped: frozenset[str] = frozenset()
 
     @property
     def word(self) -> str:
@@ -78,16 +113,17 @@ class Verdict:
 # drawing
 
 
-def drawn(seed: int) -> History:
+def drawn(seed: int, acts: Sequence[str] = ACTS) -> History:
     """Return the history of a seed with what judges know: acts of users and machines, kills, cuts."""
     chance, made = Random(f"judge {seed}"), draw(seed)
-    lines = [_known(line) for line in made.lines if line.name in ACTS]
-    last = max(line.at for line in lines)
-    lines = [replace(line, at=round(line.at * min(1.0, SHORTEST / max(last, 1.0)), 2)) for line in lines]
+    lines = [_known(line) for line in made.lines if line.name in acts]
+    at, spaced = 0.0, list[Line]()
+    for line in lines[:MOST]:
+        at = max(line.at * SHORTER, at + APART) if spaced else 0.0
+        spaced.append(replace(line, at=round(at, 2)))
     for _ in range(chance.choice((0, 1, 1, 2))):
-        at = round(chance.uniform(0, min(last, SHORTEST) + 2), 2)
-        lines.append(Line(at, *_fault(chance)))
-    return History(seed, tuple(sorted(lines, key=lambda line: line.at)))
+        spaced.append(Line(round(chance.uniform(0, at + 2), 2), *_fault(chance)))
+    return History(seed, tuple(sorted(spaced, key=lambda line: line.at)))
 
 
 def _known(line: Line) -> Line:
@@ -110,18 +146,23 @@ def _fault(chance: Random) -> tuple[str, dict[str, Value]]:
 
 def seen(every: Callable[[Kind[Any]], list[Manifest]], namespace: str = TEAM) -> Objects:
     """Return the objects of a namespace without what differs from one cluster to another."""
-    return {
-        f"{kind.name} {each['metadata']['name']}": _normal(kind, each, namespace)
-        for kind in KINDS
-        for each in every(kind)
-        if not each["metadata"]["name"].startswith(("kube-root-ca", "default"))
-    }
+    found = dict[str, Manifest]()
+    for kind in KINDS:
+        for each in sorted(every(kind), key=lambda each: str(each["metadata"]["name"])):
+            made = _normal(kind, each, namespace)
+            name = f"{kind.name} {made['metadata']['name']}"
+            if made["metadata"]["name"] not in GIVEN:
+                found[name if name not in found else f"{name} again"] = made
+    return found
 
 
 def _normal(kind: Kind[Any], found: Manifest, namespace: str) -> Manifest:
     text = json.dumps({name: value for name, value in found.items() if name not in ("apiVersion", "kind")})
-    text = ADDRESS.sub("ADDRESS", TIME.sub("TIME", UID.sub("UID", text.replace(namespace, TEAM))))
+    text = text.replace(namespace, TEAM)
+    for pattern, word in WORDS:
+        text = pattern.sub(word, text)
     made: Manifest = _without(json.loads(text))
+    made["metadata"].get("labels", {}).pop(LABEL_RELAUNCH, None)
     if kind.resource == POD.resource:
         states = found.get("status", {}).get("containerStatuses") or ()
         codes = [each.get("state", {}).get("terminated", {}).get("exitCode") for each in states]
@@ -133,16 +174,18 @@ def _normal(kind: Kind[Any], found: Manifest, namespace: str) -> Manifest:
     return made
 
 
-def _without(found: Any) -> Any:
+def _without(found: Any, dropped: frozenset[str] = DROPPED) -> Any:
     if isinstance(found, dict):
-        return {name: _without(value) for name, value in found.items() if name not in DROPPED}
+        return {name: _without(value, dropped) for name, value in found.items() if name not in dropped}
     if isinstance(found, list):
-        return [_without(each) for each in found if not _is_injected(each)]
+        kept = (each for each in found if not (isinstance(each, dict) and _says_nothing(each)))
+        return [_without(each, dropped) for each in kept]
     return found
 
 
-def _is_injected(found: Any) -> bool:
-    return isinstance(found, dict) and str(found.get("name", "")).startswith(INJECTED)
+def _says_nothing(found: Manifest) -> bool:
+    passed = found.get("type") in PASSING and found.get("status") == "False"
+    return passed or str(found.get("name", "")).startswith((INJECTED, SIZE))
 
 
 def _like(model: Any, found: Any) -> Any:
@@ -154,12 +197,15 @@ def _like(model: Any, found: Any) -> Any:
     return found
 
 
-def difference(virtual: Objects, real: Objects) -> str:
+def difference(virtual: Objects, real: Objects, dropped: frozenset[str] = frozenset()) -> str:
     """Return a diff from what virtual time has to what a judge has, "" where they are the same."""
+    virtual, real = _without(virtual, dropped), _without(real, dropped)
     ours = tuple(f"{kind.name} " for kind in KINDS if kind.group == ELASTICJOB.group)
     shown = {
         name: each if name.startswith(ours) else _like(virtual.get(name), each) for name, each in real.items()
     }
+    if virtual == shown:
+        return ""
     before, after = (yaml.safe_dump(dict(side), width=200).splitlines() for side in (virtual, shown))
     return "\n".join(unified_diff(before, after, "virtual", "judge", lineterm="", n=4))
 
@@ -170,16 +216,18 @@ def difference(virtual: Objects, real: Objects) -> str:
 async def _tried(virtual: Objects, history: History, stage: Stage) -> Verdict:
     began = time.monotonic()
     async with stage(history) as cluster:
+        dropped = frozenset[str]() if cluster.plays else RESTARTS  # kwok's pods just go
 
-        def differs() -> str:
-            return difference(virtual, seen(cluster.every, cluster.namespace))
+        def found() -> Objects:
+            return seen(cluster.every, cluster.namespace)
 
-        await cluster.play(lambda: not differs())
-    found = "\n".join((*cluster.broken, differs())).strip()
-    return Verdict(history, found, False, time.monotonic() - began, tuple(cluster.diary))
+        await cluster.play(lambda: not difference(virtual, found(), dropped))
+    objects = found()
+    wrong = "\n".join((*cluster.broken, difference(virtual, objects, dropped))).strip()
+    return Verdict(history, wrong, False, time.monotonic() - began, tuple(cluster.diary), objects, dropped)
 
 
-async def _judged(virtual: Objects, history: History, stage: Stage) -> Verdict:
+async def judged(virtual: Objects, history: History, stage: Stage) -> Verdict:
     """Play a history on a cluster, and again where it differs."""
     first = await _tried(virtual, history, stage)
     for _ in range(MORE if first.difference else 0):
@@ -192,35 +240,84 @@ async def _judged(virtual: Objects, history: History, stage: Stage) -> Verdict:
 def judge(
     where: str, histories: int, seed: int, at_once: int = 8, report: Callable[[str], None] = print
 ) -> bool:
-    """Have a judge play so many histories; return whether all ends are the same."""
+    """Have a judge play so many histories, one for each seed; return whether all ends are the same."""
     logging.disable(logging.CRITICAL)
-    began, expected = time.monotonic(), list[tuple[History, Objects]]()
-    for number in range(seed, seed + histories):
-        outcome = play(drawn(number), (), ends=False)
-        objects = outcome.objects or {}
-        expected.append((outcome.history, seen(lambda kind: objects.get(kind.resource, []))))  # noqa: B023
+    row, began = JUDGES[where], time.monotonic()
+    ends = [expected(drawn(number, row.acts)) for number in range(seed, seed + histories)]
     report(f"{histories} histories in virtual time: {time.monotonic() - began:.0f} s")
-    verdicts = asyncio.run(_judge(expected, at_once, report))
+    verdicts = [_weighed(each) for each in row.judge(partial(_judge, ends, at_once, report))]
     counts = Counter(each.word for each in verdicts)
-    words = (f"{counts[word]} {word}" for word in ("equal", "different", "unsteady"))
-    report(f"{where}: {len(verdicts)} judged, {', '.join(words)}, {time.monotonic() - began:.0f} s")
+    words = ", ".join(f"{counts[word]} {word}" for word in ("equal", "different", "unsteady"))
+    report(f"{where}: {len(verdicts)} judged, {words}, {time.monotonic() - began:.0f} s")
     return not counts["different"]
 
 
-async def _judge(
-    expected: list[tuple[History, Objects]], at_once: int, report: Callable[[str], None]
-) -> list[Verdict]:
-    """Judge as many histories at once."""
-    left, verdicts = iter(expected), list[Verdict]()
+def _weighed(verdict: Verdict) -> Verdict:
+    """A difference is unsteady where virtual time has that end, too, if all happens a little later."""
+    ends = (
+        (expected(_later(verdict.history, LATER * n))[1] for n in range(1, ENDS))
+        if verdict.difference
+        else ()
+    )
+    same = any(not difference(each, verdict.objects, verdict.dropped) for each in ends)
+    return replace(verdict, unsteady=verdict.unsteady or same)
 
-    async def lane() -> None:
+
+def _later(history: History, seconds: float) -> History:
+    lines = (replace(line, at=line.at + seconds * n) for n, line in enumerate(history.lines))
+    return replace(history, lines=tuple(lines))
+
+
+def expected(history: History) -> tuple[History, Objects]:
+    """What virtual time has in the end."""
+    objects = play(history, (), ends=False).objects or {}
+    return history, seen(lambda kind: objects.get(kind.resource, []))
+
+
+async def _judge(
+    ends: Sequence[tuple[History, Objects]], at_once: int, report: Callable[[str], None], stage: Stage
+) -> list[Verdict]:
+    """Judge so many histories at once."""
+    left, verdicts = iter(ends), list[Verdict]()
+
+    async def lane(number: int) -> None:
+        await asyncio.sleep(number * START)
         for history, virtual in left:
-            verdicts.append(verdict := await _judged(virtual, history, on_devcluster))
+            verdicts.append(verdict := await judged(virtual, history, stage))
             report(f"{history.seed}: {verdict.word}, {verdict.seconds:.0f} s")
-            if verdict.difference:
+            if verdict.word == "different":
                 report("\n".join((str(history), verdict.difference, *verdict.diary, "")))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(at_once):
-            group.create_task(lane())
+        for number in range(at_once):
+            group.create_task(lane(number))
     return verdicts
+
+
+def _by_devcluster(work: Work) -> list[Verdict]:
+    return asyncio.run(work(on_devcluster))
+
+
+def _by_plane(work: Work) -> list[Verdict]:
+    async def judged(config: Config) -> list[Verdict]:
+        async with set_up(config):
+            return await work(partial(on_plane, config))
+
+    with TemporaryDirectory() as folder, ControlPlane(Path(folder), scheduler=True, kwok=True) as plane:
+        return asyncio.run(judged(plane.config()))
+
+
+@dataclass(frozen=True)
+class Judge:
+    """One row: how it judges, and which acts it knows."""
+
+    judge: Callable[[Work], list[Verdict]]
+    acts: Sequence[str] = ACTS
+
+
+OF_ALL: Final = ("lose", "cordon")
+"""What befalls machines, which all histories of a real control plane share."""
+JUDGES: Final[Mapping[str, Judge]] = {
+    "devcluster": Judge(_by_devcluster),
+    "real": Judge(_by_plane, tuple(name for name in ACTS if name not in OF_ALL)),
+}

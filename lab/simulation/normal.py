@@ -39,7 +39,7 @@ HISTORY: Final = frozenset(
 
 
 def normal(objects: Mapping[str, list[Manifest]]) -> dict[str, Any]:
-    """Return objects by resource and name, without uids, versions, times and what tells how they came to be."""
+    """Return objects by resource and name, without uids, versions, times, and how they came to be."""
     return {
         f"{resource.partition('.')[0]}/{found['metadata']['name']}": _plain(found)
         for resource, every in sorted(objects.items())

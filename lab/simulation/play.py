@@ -24,7 +24,8 @@ from lab.simulation.acts import ACTS, Act, Place, draw_job
 from lab.simulation.connection import Strike, Write
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
-from lab.simulation.truths import TRUTHS, Truth, plans_are_over
+from lab.simulation.promises import EVERY
+from lab.simulation.truths import Truth, plans_are_over
 from lab.simulation.world import World
 from lab.virtual.cluster import MACHINES, TEAM
 from lab.virtual.loop import run
@@ -51,6 +52,8 @@ class Outcome:
     objects: Mapping[str, list[Manifest]] | None = None
     """At rest, by resource."""
     written: tuple[Write, ...] = ()
+    never: int = 0
+    """How many faults of writes befell none."""
 
 
 # drawing
@@ -89,16 +92,21 @@ class Stage(Place, Protocol):
 
     history: History
     broken: list[str]
-    strikes: dict[tuple[str, int], Strike]
+
+    def strike(self, write: int, strike: Strike, program: str = "operator") -> None:
+        """Have something befall the how manyth of a program's writes from now on."""
 
     @property
     def time(self) -> float: ...
 
     def trouble(self, seconds: float) -> None: ...
 
+    async def after(self, deed: asyncio.Task[None]) -> None:
+        """Wait before the next deed begins."""
+
 
 def play(
-    history: History, truths: Sequence[Truth] = TRUTHS, *, ends: bool = True, verbose: bool = False
+    history: History, truths: Sequence[Truth] = EVERY, *, ends: bool = True, verbose: bool = False
 ) -> Outcome:
     """Play a history, until all is deleted where it `ends`. Raises Misspelt where a line names no row."""
     for line in history.lines:
@@ -117,6 +125,7 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
         try:
             await happens(world)
             heal(world)
+            world.server.away = False
             world.kueue_starts()
             await at_rest(world)
             if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
@@ -131,9 +140,18 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
         except Wrong as error:
             wrong = str(error)
         finally:
+            for _, number in world.strikes:
+                world.note(f"--- nothing befell write {number}, which never came")
             world.close()
     return Outcome(
-        history, wrong, world.passes, world.time, tuple(world.diary[-400:]), objects, tuple(world.written)
+        history,
+        wrong,
+        world.passes,
+        world.time,
+        tuple(world.diary[-400:]),
+        objects,
+        tuple(world.written),
+        len(world.strikes),
     )
 
 
@@ -153,14 +171,15 @@ def crashes(world: World) -> Iterator[None]:
 
 
 async def happens(world: Stage) -> None:
-    deeds = list[asyncio.Task[None]]()
     """Have all happen that a history says, at its time."""
+    deeds = list[asyncio.Task[None]]()
     for line in world.history.lines:
         await asyncio.sleep(line.at - world.time)
         _look(world)
         row = ROWS[line.name]
         if isinstance(row, Act):
             deeds.append(asyncio.create_task(_applied(line, row.do, world)))
+            await world.after(deeds[-1])
         else:
             _applied(line, row.do, world)
             world.trouble(float(line.given.get("seconds") or line.given.get("back") or 0))
@@ -224,7 +243,7 @@ async def _delete_all(world: World) -> None:
 # many
 
 
-def shrink(outcome: Outcome, truths: Sequence[Truth] = TRUTHS, tries: int = 150) -> Outcome:
+def shrink(outcome: Outcome, truths: Sequence[Truth] = EVERY, tries: int = 150) -> Outcome:
     """Return a history with fewer lines and smaller numbers in which the same truth is broken."""
     name, left = truth_of(outcome.wrong), tries
     for ways in (History.shorter, History.simpler):

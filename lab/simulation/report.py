@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -15,22 +15,24 @@ from rich.console import Console
 from rich.markup import escape
 
 from lab.simulation.crashes import HISTORIES, Crash, blinded, crashes, table
-from lab.simulation.history import History
+from lab.simulation.history import History, Misspelt
 from lab.simulation.mutants import Finding
 from lab.simulation.play import Outcome, play, play_many, shrink, timed, truth_of
-from lab.simulation.truths import TRUTHS, Truth
+from lab.simulation.promises import EVERY
+from lab.simulation.truths import Truth
 
 BEFORE: Final = 300
 """Drawn histories that are played before crashes at each write, where the first wrong one is looked for."""
 NAMES: Final = re.compile(r"[0-9a-f]{5,}|\b[a-z]+\d+\b|[\d.]+")
 """What differs between two histories that break alike."""
+MOST_NAMED: Final = 20
 
 
 def chosen(only: str) -> tuple[Truth, ...]:
-    """Return the truths of names with commas between them; all without. Raises ValueError for another name."""
+    """Return the truths of names with commas between them, all without. Raises ValueError."""
     if not only:
-        return TRUTHS
-    by_name = {truth.name: truth for truth in TRUTHS}
+        return EVERY
+    by_name = {truth.name: truth for truth in EVERY}
     names = [name.strip() for name in only.split(",")]
     if unknown := [name for name in names if name not in by_name]:
         raise ValueError(f"there is no truth {', '.join(unknown)}: give some of {', '.join(by_name)}")
@@ -40,27 +42,51 @@ def chosen(only: str) -> tuple[Truth, ...]:
 def simulate(seed: int, histories: int, truths: Sequence[Truth], to: Console, long: bool) -> int:
     """Play drawn histories, print what is wrong and how it is repeated, and return the exit code."""
     logging.getLogger().setLevel(logging.ERROR)
-    alike, passes, cpu, played = Counter[str](), 0, 0.0, 0
-    began = time.monotonic()
-    for outcome, seconds in timed(play_many(range(seed, seed + histories), truths, long)):
-        passes, cpu, played = passes + outcome.passes, cpu + seconds, played + 1
-        if outcome.wrong:
-            kind = NAMES.sub("#", outcome.wrong)
-            alike[kind] += 1
-            if alike[kind] == 1:
+    tally, began = Tally(), time.monotonic()
+    try:
+        for outcome, seconds in timed(play_many(range(seed, seed + histories), truths, long)):
+            if tally.add(outcome, seconds):
                 tell(shrink(outcome, truths), to)
-            elif alike[kind] < 5:
-                to.print(f"seed {outcome.history.seed}: alike", highlight=False)
-        if played % 500 == 0:
-            to.print(f"{played} histories, {alike.total()} wrong", style="dim", highlight=False)
-    to.print(
-        f"{played - alike.total()} of {played} histories are right; {passes} passes in {cpu:.0f} CPU seconds: "
-        f"{passes / max(cpu, 1e-9):.0f} passes and {played / max(cpu, 1e-9):.1f} histories a second; "
-        f"{time.monotonic() - began:.0f} s in all",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return int(bool(alike))
+            elif outcome.wrong and tally.wrong < MOST_NAMED:
+                to.print(f"seed {outcome.history.seed} is wrong in the same way", highlight=False)
+            if tally.played % 500 == 0:
+                to.print(f"{tally.played} histories, {tally.wrong} wrong", style="dim", highlight=False)
+    finally:  # an interrupted run says what it has seen
+        to.print(f"{tally}; {time.monotonic() - began:.0f} s in all", highlight=False, soft_wrap=True)
+    return int(tally.wrong > 0)
+
+
+@dataclass
+class Tally:
+    """What came of the histories so far; a pass is one reconcile of one object."""
+
+    played: int = 0
+    wrong: int = 0
+    passes: int = 0
+    faults: int = 0
+    never: int = 0
+    seconds: float = 0.0
+    known: set[str] = field(default_factory=set)
+
+    def add(self, outcome: Outcome, seconds: float) -> bool:
+        """Count a history; return whether it is wrong as none before."""
+        self.played, self.seconds = self.played + 1, self.seconds + seconds
+        self.passes, self.wrong = self.passes + outcome.passes, self.wrong + bool(outcome.wrong)
+        of_writes = sum("write" in line.given for line in outcome.history.lines)
+        self.faults, self.never = self.faults + of_writes, self.never + outcome.never
+        kind = NAMES.sub("#", outcome.wrong)
+        is_new = bool(kind) and kind not in self.known
+        self.known.add(kind)
+        return is_new
+
+    def __str__(self) -> str:
+        spent = max(self.seconds, 1e-9)
+        return (
+            f"{self.played - self.wrong} of {self.played} histories are right; "
+            f"{self.faults - self.never} of {self.faults} faults of writes befell one; "
+            f"{self.passes} passes in {self.seconds:.0f} CPU s: {self.passes / spent:.0f} passes and "
+            f"{self.played / spent:.1f} histories a second"
+        )
 
 
 def find_first(seed: int, histories: int, truths: Sequence[Truth], to: Console) -> int:
@@ -75,6 +101,7 @@ def find_first(seed: int, histories: int, truths: Sequence[Truth], to: Console) 
             to.print(f"{name}: {sentence}", highlight=False, markup=False, soft_wrap=True)
             print(Finding(truth_of(sentence), name, number), flush=True)
             return 1
+    to.print(f"all of {histories} histories are right", highlight=False)
     return 0
 
 
@@ -103,7 +130,13 @@ def tell(outcome: Outcome, to: Console) -> None:
 
 def replay(story: Path, truths: Sequence[Truth], to: Console) -> int:
     """Play the history of a file with its diary, and return the exit code. Raises Misspelt, OSError."""
-    outcome = play(History.parse(story.read_text()), truths, verbose=True)
+    try:
+        history = History.parse(story.read_text())
+    except ValueError as error:
+        raise Misspelt(f"{story}: {error}") from error
+    if not history.lines:
+        raise Misspelt(f"{story} has no line, such as: 0 submit job=a strategy=Local workers=2 least=1")
+    outcome = play(history, truths, verbose=True)
     for sentence in outcome.diary:
         to.print(escape(sentence), highlight=False, soft_wrap=True)
     if outcome.wrong:
@@ -122,7 +155,8 @@ def crash_everywhere(to: Console, names: Iterable[str] = HISTORIES) -> int:
         wrong = [each for each in found if each.wrong]
         to.print(f"{name}: {len(found)} crashes, {len(wrong)} wrong", highlight=False)
         for each in wrong:
-            what = f"{each.when} write {each.write.number}, {each.write.verb} {each.write.kind} {each.write.name}"
+            write = each.write
+            what = f"{each.when} write {write.number}, {write.verb} {write.kind} {write.name}"
             to.print(f"[red]✗ {what}: {escape(each.wrong)}[/]", highlight=False, soft_wrap=True)
         every += found
         for fault, sentence in blinded(HISTORIES[name]):

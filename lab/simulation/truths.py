@@ -1,7 +1,7 @@
-"""What must be true of the whole control plane: with each change, where nothing changes, and when all is gone.
+"""What must be true of the control plane: with each change, where nothing changes, and when all is gone.
 
-A truth is a row: `step` says what is wrong with a change, `rest` what is wrong where nothing happens any more,
-`gone` what is wrong after everything was deleted. Each sees the objects as the server has them.
+A truth is a row: `step` says what is wrong with a change, `rest` what is wrong where nothing happens any
+more, `gone` what is wrong after everything was deleted. Each sees the objects as the server has them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOLD: Final = 5.0
 WAITING: Final = ("NameTaken", "Refused", "WaitingForQuota")
 """Reasons of what is not as it should be, for which others are to act."""
 LATE: Final = 8.0
-"""Seconds in which a controller may act on what it has read before: its patience with caches, and requests."""
+"""Seconds in which a controller may act on what it has read before: its patience, and requests."""
 
 
 @dataclass(frozen=True)
@@ -208,9 +208,10 @@ def over_is_over(world: World, change: Change) -> Iterator[str]:
     ended: dict[str, float] = world.memory.setdefault("ended", {})
     if change.of(ELASTICJOB) and change.new and _is_over(change.new):
         ended.setdefault(change.new["metadata"]["uid"], world.time)
-    if change.of(ELASTICJOB) and change.old and change.new and _is_over(change.old):
-        if _ends(change.old) != _ends(change.new):
-            yield f"{_name(change.object)} was {_ends(change.old)}, and is {_ends(change.new)}"
+    before, after = (_ends(each) if each else "" for each in (change.old, change.new))
+    revived = change.of(ELASTICJOB) and before in ("Complete", "Failed") and after not in ("", before)
+    if revived and not world.lags:  # else it is the write of a leader that was stopped, which the next mends
+        yield f"{_name(change.object)} was {before}, and is {after}"
     if change.of(POD) and change.is_new and change.by == OPERATOR and not world.lags:
         resource = _resource_of(world, change.object)
         since = ended.get(_owner(resource), world.time) if resource else world.time
@@ -234,7 +235,7 @@ def own_objects(world: World, change: Change) -> Iterator[str]:
 
 
 def specs_are_users(world: World, change: Change) -> Iterator[str]:
-    """No program of ours writes what users ask for; a TrainingJob is the user of its job."""
+    """No program of ours writes what users ask for; a TrainingJob's controller is the user of its job."""
     if change.by != OPERATOR or not change.of(ELASTICJOB) or change.old is None or change.new is None:
         return
     if _owner(change.new):
@@ -281,7 +282,7 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
         yield f"{what}: observedGeneration was {old.get('observedGeneration')}, and is {seen}"
     stays = not change.new["spec"].get("suspend") and seen == about.get("generation")
     for field in ("startTime", "completionTime"):
-        if stays and old.get(field) and old[field] != new.get(field) and not old.get("phase") == "Suspended":
+        if stays and old.get(field) and old[field] != new.get(field) and old.get("phase") != "Suspended":
             yield f"{what}: {field} was {old[field]}, and is {new.get(field)}"
     if change.of(ELASTICJOB) and stays and (new.get("restarts") or 0) < (old.get("restarts") or 0):
         yield f"{what}: restarts were {old['restarts']}, and are {new.get('restarts') or 0}"
@@ -344,13 +345,14 @@ def quotas(world: World, change: Change) -> Iterator[str]:
 
 
 def _counts(world: World, pod: Manifest) -> bool:
-    """Whether a pod is of a job in a queue, or of none of ours."""
+    """Whether a pod is of a job in a queue, or of none of ours; one that came later may have others."""
     job = world.there(ELASTICJOB, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
     resource = _resource_of(world, pod)
     mine = job and resource and _owner(resource) == job["metadata"]["uid"]
-    return bool(mine and job and _queued(world, job)) or quota.WORKLOAD_OF in pod["metadata"].get(
-        "annotations", {}
-    )
+    entered = [line.given["name"] for line in world.history.lines if line.name == "enqueue"]
+    return bool(
+        mine and job and _queued(world, job) and _name(job) not in entered
+    ) or quota.WORKLOAD_OF in pod["metadata"].get("annotations", {})
 
 
 def rounds_go_on(world: World, change: Change) -> Iterable[str]:
@@ -365,9 +367,16 @@ def verdicts(world: World) -> Iterator[str]:
     """A job ends as its master says."""
     for name, (_, master) in world.masters.items():
         job = world.there(ELASTICJOB, name)
-        mine = job and job["metadata"]["uid"] == world.served[name]
+        mine = job and job["metadata"]["uid"] == world.served[name] and not _is_late(job)
         if job and mine and master.core and not job["spec"].get("suspend"):
             yield from untrue_end(master.core.job, job)
+
+
+def _is_late(job: Manifest) -> bool:
+    """Whether a job failed because its time was over, whatever its nodes achieved by then."""
+    return any(
+        c["type"] == "Failed" and c["reason"] == "DeadlineExceeded" for c in job["status"]["conditions"]
+    )
 
 
 def as_asked(world: World) -> Iterator[str]:
@@ -412,8 +421,8 @@ def told_truly(world: World) -> Iterator[str]:
             status, about = each.get("status") or {}, each["metadata"]
             if each["spec"].get("managedBy"):
                 continue
-            if status.get("observedGeneration") != about["generation"]:
-                yield f"{kind.name} {about['name']} is of generation {about['generation']}, its status of {status.get('observedGeneration')}"
+            if (seen := status.get("observedGeneration")) != (now := about["generation"]):
+                yield f"{kind.name} {about['name']} is of generation {now}, its status of {seen}"
     for job in world.server.every(ELASTICJOB):
         resource = world.there(JOBRESOURCE, _name(job))
         if resource is None or _is_over(job):
@@ -430,8 +439,8 @@ def told_truly(world: World) -> Iterator[str]:
                 p["status"]["phase"] == "Running" and "deletionTimestamp" not in p["metadata"]
                 for p in of_role
             )
-            if role != MASTER and told.get("active", 0) != running:
-                yield f"ElasticJob {_name(job)}: status counts {told.get('active', 0)} of {role}, {running} run"
+            if role != MASTER and (counted := told.get("active", 0)) != running:
+                yield f"ElasticJob {_name(job)}: status counts {counted} of {role}, {running} run"
 
 
 def children_are_told(world: World) -> Iterator[str]:
@@ -518,7 +527,8 @@ def nothing_is_left(world: World) -> Iterator[str]:
         if resource not in kept:
             for each in found.values():
                 if not each["metadata"].get("labels", {}).get("foreign"):
-                    yield f"{resource} {_name(each)} is left, {each['metadata'].get('finalizers') or 'without finalizers'}"
+                    why = each["metadata"].get("finalizers") or "without finalizers"
+                    yield f"{resource} {_name(each)} is left, {why}"
 
 
 TRUTHS: Final = (

@@ -45,8 +45,9 @@ SECONDS: Final = "SECONDS"
 EXIT: Final = "EXIT"
 """Variables of a container that ends by itself: after how long, and with which code."""
 USER: Final = "user"
+OPERATOR: Final = "operator"
 BRAIN: Final = "brain"
-OURS: Final = ("operator", BRAIN)
+OURS: Final = (OPERATOR, BRAIN)
 TRAINS: Final = "simulation/trains"
 """The annotation of a job of which masters and agents are programs."""
 PLAIN: Final = "plain"
@@ -146,7 +147,7 @@ class World(cluster.World):
 
     def _later(self, least: float, most: float, call: Callable[..., object], *given: Any) -> None:
         delay = self.drawn(call.__name__, *given[:1]).uniform(least, most)
-        asyncio.get_running_loop().call_later(delay, call, *given)
+        self.at(delay, call, *given)
 
     # programs
 
@@ -174,7 +175,7 @@ class World(cluster.World):
             return
         self._process.kill()
         self._end(self._process)
-        asyncio.get_running_loop().call_later(back, self._starts_again, behind)
+        self.at(back, self._starts_again, behind)
 
     def _starts_again(self, behind: int) -> None:
         if self._process is None:
@@ -199,13 +200,13 @@ class World(cluster.World):
         self._others.append(process)
         self._process = None
         self.start()
-        asyncio.get_running_loop().call_later(seconds, self._goes_on, process)
+        self.at(seconds, self._goes_on, process)
 
     def _goes_on(self, process: Process) -> None:
         paused, process.connection.paused, process.connection.fenced = process.connection.paused, None, True
         if paused:
             paused.set()
-        asyncio.get_running_loop().call_later(1.0, self._leaves_for_good, process)
+        self.at(1.0, self._leaves_for_good, process)
 
     def _leaves_for_good(self, process: Process) -> None:
         if process in self._others:
@@ -253,6 +254,9 @@ class World(cluster.World):
         self.written.append(write)
         return write
 
+    def strike(self, write: int, strike: Strike, program: str = "operator") -> None:
+        self.strikes[program, self._numbers[program] + write] = strike
+
     def struck(self, write: Write) -> Strike | None:
         strike = self.strikes.pop((write.program.partition(" ")[0], write.number), None)
         if strike:
@@ -281,7 +285,7 @@ class World(cluster.World):
             return
         if not (machines := with_room(pod, self.server.every(POD), self.server.every(NODE))):
             self._unschedulable(pod)
-            asyncio.get_running_loop().call_later(1.5, self._starts, name, uid)
+            self.at(1.5, self._starts, name, uid)
             return
         chosen = self.drawn("place", name).choice(sorted(each["metadata"]["name"] for each in machines))
         pod = pods.start(self.server, pod, chosen)
@@ -359,6 +363,12 @@ class World(cluster.World):
             for program in self._programs(old):
                 program.kill(silently=self.there(NODE, machine) is None)
 
+    def add(self, kind: Kind[Any], made: Manifest) -> None:
+        self._by_nobody(super().add, kind, made)
+
+    def remove(self, kind: Kind[Any], name: str) -> None:
+        self._by_nobody(super().remove, kind, name)
+
     def lose(self, machine: str) -> None:
         super().lose(machine)
         for pod in self.server.every(POD):
@@ -381,6 +391,9 @@ class World(cluster.World):
         if found and bool(found.get("spec", {}).get("unschedulable")) != on:
             self.server.change(NODE, found, spec={"unschedulable": True} if on else {})
 
+    async def after(self, deed: asyncio.Task[None]) -> None:
+        """Deeds of the same instant happen at once."""
+
     # reading
 
     def next_number(self, what: str) -> int:
@@ -389,8 +402,9 @@ class World(cluster.World):
         return self._numbers[what]
 
     def jobs(self) -> list[Manifest]:
-        """The jobs in queues."""
-        return [each for each in super().jobs() if QUEUE_LABEL in (each["metadata"].get("labels") or {})]
+        """The jobs in queues that are ours."""
+        every = (each for each in super().jobs() if not each["spec"].get("managedBy"))
+        return [each for each in every if QUEUE_LABEL in (each["metadata"].get("labels") or {})]
 
     @property
     def time(self) -> float:
@@ -427,8 +441,12 @@ class World(cluster.World):
         self._lags = max(self._lags, self.time + seconds + 8.0)
 
     def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
-        """Call something so many seconds later."""
-        asyncio.get_running_loop().call_later(seconds, call, *given)
+        """Call something so many seconds later, which no program does."""
+        asyncio.get_running_loop().call_later(seconds, self._by_nobody, call, *given)
+
+    def _by_nobody(self, call: Callable[..., object], *given: Any) -> None:
+        self.server.writer = ""
+        call(*given)
 
     def of_job(self, kind: Kind[Any], job: str) -> list[Manifest]:
         """The objects of a kind that belong to a job, by its label."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Final
+from zlib import crc32
 
 from elasticjob.kube.objects.conditions import timestamp
 from elasticjob.kube.objects.kinds import Manifest
@@ -28,8 +29,11 @@ def end(server: Server, pod: Manifest, code: int, reason: str = "Error", message
 def running(pod: Manifest, now: datetime) -> Manifest:
     """Return the status of a pod that runs."""
     shown = {**RUN, "ready": True, "state": {"running": {"startedAt": timestamp(now)}}}
+    address = f"10.64.0.{1 + crc32(pod['metadata']['uid'].encode()) % 254}"
     return {
         "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
         "containerStatuses": [
             {**shown, **{name: each[name] for name in ("name", "resources") if name in each}}
             for each in pod["spec"]["containers"]
@@ -44,4 +48,5 @@ def ended(pod: Manifest, code: int, now: datetime, reason: str = "Error", messag
     exited |= {"message": message} if message else {}
     before = pod["status"].get("containerStatuses", [{**RUN, "name": pod["spec"]["containers"][0]["name"]}])
     states = [{**each, "ready": False, "state": {"terminated": exited}} for each in before]
-    return {"phase": "Failed" if code else "Succeeded", "containerStatuses": states}
+    kept = {name: pod["status"][name] for name in ("podIP", "podIPs") if name in pod["status"]}
+    return {**kept, "phase": "Failed" if code else "Succeeded", "containerStatuses": states}

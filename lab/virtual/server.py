@@ -440,7 +440,7 @@ class Server(Verbs):
         return begun
 
     def _uid(self, *object_: object) -> str:
-        """Return the uid of an object, by its name and by how many have had that: no fault changes another's."""
+        """Return a uid by an object's name and how many have had that: no fault changes another's."""
         self._lives[object_] += 1
         digest = blake2s(f"{object_} {self._lives[object_]}".encode(), digest_size=16).digest()
         return str(UUID(bytes=digest))
@@ -473,6 +473,7 @@ class Server(Verbs):
 
     def collect(self) -> None:
         """What has lost its owner goes."""
+        self.writer = ""
         uids = {each["metadata"]["uid"] for found in self.objects.values() for each in found.values()}
         for resource, found in self.objects.items():
             kind = self.kinds[resource]
@@ -606,7 +607,10 @@ def follow(server: Server, cache: Cache[Any]) -> None:
 
 def _halved(spec: Manifest) -> Manifest:
     [container] = spec["containers"]
-    amount = Amount.parse(container["resources"]["requests"]["cpu"]).value * 500
+    asked = container.get("resources", {}).get("requests", {})
+    if "cpu" not in asked:
+        return spec
+    amount = Amount.parse(asked["cpu"]).value * 500
     made = {**container, "resources": {**container["resources"], "requests": {"cpu": f"{int(amount)}m"}}}
     return {**spec, "containers": [made]}
 

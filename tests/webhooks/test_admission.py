@@ -97,6 +97,10 @@ REFUSED: list[tuple[Webhook[Any], dict[str, Any], dict[str, Any] | None, str]] =
     (elasticjob.WEBHOOK, {"spec/runPolicy": {"scheduling": {"queue": "theirs"}}},
      {"spec/runPolicy": {"scheduling": {"queue": "ours"}}, "status": {"phase": "Running"}},
      f"spec.runPolicy.scheduling.queue: the queue cannot change from 'ours' to 'theirs' {WHILE_IT_RUNS}"),
+    (elasticjob.WEBHOOK, {**QUEUED, "spec/runPolicy": {"scheduling": {"priorityClassName": "high"}}},
+     {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
+     "spec.runPolicy.scheduling.priorityClassName: in a queue it cannot change from '' to 'high' "
+     f"{WHILE_IT_RUNS}"),
     (elasticjob.WEBHOOK, {"metadata/labels": {QUEUE_NAME: "ours", PRIORITY_CLASS: "high"}},
      {**QUEUED, "status": {"phase": "Running", "conditions": [says("True", "Admitted")]}},
      f"metadata.labels[{PRIORITY_CLASS}]: no class can be added {WHILE_IT_RUNS}; another one may take its "

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.keeping import outlook
-from elasticjob.api.v1alpha1.kueue import queue_stays
+from elasticjob.api.v1alpha1.kueue import PRIORITY_CLASS, queue_of, queue_stays, waits_in_a_queue
 from elasticjob.kube.objects.problem import Problem
 
 Change = Callable[[ElasticJob, ElasticJob], Iterable[Problem]]
@@ -64,6 +64,18 @@ def the_queue_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
     begun = old.status.phase is not None and old.status.phase not in FINISHED
     if begun and not new.spec.suspend:
         yield from queue_stays(old, new, old.status.conditions, WHILE_IT_RUNS)
+        yield from _class_of_the_queue_stays(old, new)
+
+
+def _class_of_the_queue_stays(old: ElasticJob, new: ElasticJob) -> Iterator[Problem]:
+    """With another PriorityClass of its pods a job would be queued again, and lose what it runs on."""
+    before, now = (each.spec.run_policy.scheduling.priority_class_name for each in (old, new))
+    others = PRIORITY_CLASS in new.metadata.labels or any(
+        spec.pod.get("priorityClassName") for spec in new.spec.roles.values()
+    )
+    if before != now and queue_of(new) and not others and not waits_in_a_queue(old.status.conditions):
+        path = "spec.runPolicy.scheduling.priorityClassName"
+        yield Problem(path, f"in a queue it cannot change from {before!r} to {now!r} {WHILE_IT_RUNS}")
 
 
 CHANGES: Final[tuple[Change, ...]] = (identity_stays, what_nodes_are_made_from_stays)

@@ -143,12 +143,12 @@ def _roles(job: ElasticJob, resource: JobResource | None, master: Template) -> I
         yield PodSetRequest(names.MASTER, quota_part({}, master(job)), 1, 1, asked=given, repeats=True)
     asked = target(job, resource)
     for role, spec in job.spec.roles.items():
-        range_ = job.spec.range_of(role)
+        range_, spares = job.spec.range_of(role), job.spec.spares_of(role)
         amounts = largest(job, role, resource)
         template = quota_part(spec.template.get("metadata") or {}, with_resource(spec, amounts))
-        least = range_.lowest + spec.spares
-        most = range_.clamp(asked.get(role, range_.lowest)) + spec.spares if is_ours(job) else least
-        limit = (range_.largest if range_.largest is not None else most) + spec.spares
+        least = range_.lowest + spares
+        most = range_.clamp(asked.get(role, range_.lowest)) + spares if is_ours(job) else least
+        limit = (range_.largest if range_.largest is not None else most) + spares
         repeats = policy(job, role).restart is RestartPolicy.ALWAYS
         most = max(least, most)
         completed = resource.status.completed_indexes.get(role, "") if resource else ""

@@ -81,6 +81,12 @@ def test_a_node_that_was_scaled_away_begins_afresh() -> None:
     assert status(seen(life(0), resource_=remembered)).restarts == {"worker": {"0": 1}}
 
 
+def test_what_nodes_have_achieved_and_suffered_outlives_what_is_seen_of_their_job() -> None:
+    facts: Any = {"restarts": {"worker": {"0": 2}}, "completedIndexes": {"worker": "1"}}
+    found = status(Seen(resource(status=facts), None, (life(0),))).manifest()
+    assert {name: found[name] for name in facts} == facts
+
+
 def test_what_admission_changes_is_told_once() -> None:
     changed: Any = {"resource": {"cpu": "250m"}, "asked": {"cpu": "300m"}}
     lives = (life(0, **changed), life(1, **changed))

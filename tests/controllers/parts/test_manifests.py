@@ -483,8 +483,14 @@ def test_the_job_resource_begins_with_the_users_sizes() -> None:
 
 @pytest.mark.parametrize(
     ("spares", "unit", "places", "replicas"),
-    [(0, 1, 2, 2), (1, 1, 3, 2), (0, 2, 3, 2), (0, 1, 9, 4)],
-    ids=["as many as it has places for", "spares take places", "whole units", "no more than asked for"],
+    [(0, 1, 2, 2), (1, 1, 3, 2), (2, 1, 3, 2), (0, 2, 3, 2), (0, 1, 9, 4)],
+    ids=[
+        "as many as it has places for",
+        "spares take places",
+        "but none of the least workers",
+        "whole units",
+        "no more than asked for",
+    ],
 )
 def test_in_a_queue_the_job_resource_begins_with_what_that_admits(
     spares: int, unit: int, places: int, replicas: int

@@ -103,7 +103,9 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     rules.fail_plans_without_a_job: [("no job", Seen(None, None, (up(),)), "JobNotFound", "up Failed")],
     rules.adopt_plans: [
-        ("a person's plan", seen(up(owned=False, phase="Succeeded")), "PlansAdopted", "up owned")
+        ("a person's plan", seen(up(owned=False, phase="Succeeded")), "PlansAdopted", "up owned"),
+        ("a person's plan for a finished job",
+         seen(up(owned=False, phase="Superseded"), job_=job(status=over())), "PlansAdopted", "up owned"),
     ],
     rules.close_plans_of_a_finished_job: [
         ("a finished job", seen(up(), job_=job(status=over())), "JobFinished", "up Superseded")
@@ -128,6 +130,9 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
          seen(plan("up", removePods=["digits-worker-0"]), sizes={"worker": 1}, vacant={"worker": [0]},
               folded="up/plan-up"), "ScalePlanStarted", "up Scaling"),
         ("nothing to change", seen(up(), sizes={"worker": 3}), "NothingToChange", "up Succeeded"),
+        ("the bounds have done what is asked, which an earlier request is over for",
+         replace(seen(up(), sizes={"worker": 3}), resource=asking(resource(sizes={"worker": 3}), 5)),
+         "NothingToChange", "worker {'replicas': 3}", "up Succeeded"),
         ("impossible", seen(plan("up", {"elf": 1})), "Impossible", "up Failed"),
         ("memory beside a manual plan for the size",
          seen(up("a", manual=True, phase="Scaling"), plan("b", memory={"worker": "1Gi"}, age=5)),
@@ -218,6 +223,15 @@ def test_a_number_beyond_the_range_stays_as_the_autoscaler_wrote_it() -> None:
     [written_] = manifests(decide(seen(sizes={"worker": 2}, asked={"worker": 9}), NOW))
     assert written_["spec"]["replicas"] == 9
     assert rules.follow_what_is_asked(seen(sizes={"worker": 4}, asked={"worker": 9}), NOW) is None
+
+
+def test_a_size_that_somebody_has_asked_for_since_is_not_written_over() -> None:
+    found = seen(sizes={"worker": 2}, asked={"worker": 9})
+    assert found.resource is not None
+    about = msgspec.structs.replace(found.resource.metadata, resource_version="7")
+    newer = replace(found, resource=found.resource.model_copy(update={"metadata": about}))
+    [written_] = manifests(decide(newer, NOW))
+    assert written_["metadata"]["resourceVersion"] == "7"
 
 
 def test_every_rule_has_a_row() -> None:

@@ -8,25 +8,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from elasticjob.api.crds import DECLARATIONS
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from lab.build.manifests import ABSENT
-from lab.simulation.edits import EQUAL, REFUSED, SUBJECTS, differences, edits, judge, merge_patch
+from lab.simulation.edits import EQUAL, REFUSED, SUBJECTS, Subject, differences, edits, judge, merge_patch
 from lab.simulation.fields import Edit, edits_of
 
-SUBJECT = {each.kind.name: each for each in SUBJECTS}
-JOB = SUBJECT["ElasticJob"]
+JOB = SUBJECTS[0]
+QUEUED = next(each for each in SUBJECTS if each.variant == "in a queue")
 IMAGE = ("replicaSpecs", "worker", "template", "spec", "containers", "0", "image")
 
 
 def test_each_kind_has_a_subject_whose_fields_are_edited() -> None:
-    assert [*SUBJECT] == [
-        "ElasticJob",
-        "JobResource",
-        "ScalePlan",
-        "TrainingJob",
-        "DIJob",
-        "AggregatorConfig",
-    ]
+    assert {each.kind for each in SUBJECTS} == {each.kind for each in DECLARATIONS}
     for each in SUBJECTS:
         paths = {edit.path for edit in edits_of(each.kind.resource, each.made, 1, 0.1)}
         assert len(paths) > 25, each.kind.name
@@ -58,15 +52,16 @@ def test_what_differs_is_told_with_its_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "outcome"),
+    ("subject", "path", "value", "outcome"),
     [
-        (IMAGE, "v2", EQUAL),
-        (("distributionStrategy",), "Local", REFUSED),
-        (("networkPolicy",), False, EQUAL),
+        (JOB, IMAGE, "v2", EQUAL),
+        (JOB, ("distributionStrategy",), "Local", REFUSED),
+        (JOB, ("networkPolicy",), False, EQUAL),
+        (QUEUED, ("replicaSpecs", "worker", "spares"), 5, EQUAL),
     ],
 )
-def test_what_becomes_of_an_edit(path: Any, value: Any, outcome: str) -> None:
-    found = judge(JOB, (Edit(path, value),), seed=1)
+def test_what_becomes_of_an_edit(subject: Subject, path: Any, value: Any, outcome: str) -> None:
+    found = judge(subject, (Edit(path, value),), seed=1)
     assert found.outcome == outcome, str(found)
     assert found.suspended == (path is IMAGE)
 

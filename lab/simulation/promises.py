@@ -1,0 +1,310 @@
+"""What the API promises of fields and objects, a truth each; the rows are as in truths.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from elasticjob.api.diengine.dijob import DIJOB
+from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.views import NETWORK_POLICY, NODE, POD, POD_DISRUPTION_BUDGET, SERVICE
+from lab.simulation.truths import ENDED, OPERATOR, SOON, TRUTHS, Change, Truth
+from lab.truths.quota import is_true
+from lab.virtual.kueue import condition
+from lab.virtual.story import QUEUE_LABEL
+
+if TYPE_CHECKING:
+    from lab.simulation.world import World
+
+PATIENCE: Final = 15.0
+"""Seconds after which an operator has done what it is to do, also one that was away for ten."""
+CALM: Final = 20.0
+"""Passes a second, over five seconds and more, that are too many."""
+OTHERS: Final = frozenset({"brain", "gitops", "hpa", "away"})
+"""Lines after which somebody else may change a size, or a user is not heard."""
+
+
+# with each change
+
+
+def left_to_others(world: World, change: Change) -> Iterator[str]:
+    """A job of another manager is not written, and nothing is made for it."""
+    about = change.object["metadata"]
+    if change.by != OPERATOR or not (change.of(ELASTICJOB) or (change.of(JOBRESOURCE) and change.is_new)):
+        return
+    if (job := world.there(ELASTICJOB, about["name"])) and job["spec"].get("managedBy"):
+        yield f"{change.resource} {about['name']} is written, and is of {job['spec']['managedBy']}"
+
+
+def lost_pods_go_at_once(world: World, change: Change) -> Iterator[str]:
+    """The deletion of a pod whose machine is gone does not wait for that."""
+    gone: dict[str, float] = world.memory.setdefault("gone", {})
+    about = change.object["metadata"]
+    if change.of(NODE) and change.new is None:
+        gone[about["name"]] = world.time
+    if change.of(NODE) and change.is_new:
+        gone.pop(about["name"], None)
+    if change.of(POD) and change.by == OPERATOR and _begins(change, "deletionTimestamp"):
+        since = gone.get(change.object["spec"].get("nodeName", ""))
+        if since is not None and world.time - since > SOON and not world.lags:
+            yield f"{about['name']} is to end by itself, and its machine is gone"
+
+
+def suspended_jobs_do_not_start(world: World, change: Change) -> Iterator[str]:
+    """No pod begins to run long after its job was suspended."""
+    since: dict[str, float] = world.memory.setdefault("suspended", {})
+    about = change.object["metadata"]
+    if change.of(ELASTICJOB) and change.new:
+        if not change.new["spec"].get("suspend"):
+            since.pop(about["uid"], None)
+        else:
+            since.setdefault(about["uid"], world.time)
+    if change.of(POD) and change.new and change.old and not world.lags and world.operator:
+        begins = change.old["status"]["phase"] == "Pending" and change.new["status"]["phase"] == "Running"
+        job = world.there(ELASTICJOB, about.get("labels", {}).get(LABEL_JOB, ""))
+        if begins and job and world.time - since.get(job["metadata"]["uid"], world.time) > PATIENCE:
+            yield f"{about['name']} begins to run, and its job is suspended"
+
+
+def in_its_time(world: World, change: Change) -> Iterator[str]:
+    """A deadline counts from the start or the last resume, and a time to live from the end."""
+    begun: dict[str, float] = world.memory.setdefault("begun", {})
+    if change.old is None:
+        begun[change.object["metadata"]["uid"]] = world.time
+        return
+    uid, name, policy = (*_about(change.old), change.old["spec"].get("runPolicy", {}))
+    was, end = change.old.get("status", {}), condition(change.new or {}, "Failed")
+    if change.new and change.old["spec"].get("suspend") and not change.new["spec"].get("suspend"):
+        begun[uid] = world.time if was.get("phase") == "Suspended" else begun[uid]
+    if _clock_is_set(world):
+        return
+    limit, ttl = policy.get("activeDeadlineSeconds"), policy.get("ttlSecondsAfterFinished")
+    fails = change.new and is_true(change.new, "Failed") and not is_true(change.old, "Failed")
+    if fails and end[1] == "DeadlineExceeded" and world.time - begun[uid] < limit - SOON:
+        yield f"ElasticJob {name} has failed after {world.time - begun[uid]:.0f} s, its deadline is {limit} s"
+    if change.by == OPERATOR and (change.new is None or _begins(change, "deletionTimestamp")):
+        ended = was.get("completionTime")
+        lived = (world.clock.now() - _read(ended)).total_seconds() if ended else 0.0
+        if not ended or ttl is None or lived < ttl - SOON:
+            yield f"ElasticJob {name} is deleted {lived:.0f} s after its end, its time to live is {ttl} s"
+
+
+def ends_stay(world: World, change: Change) -> Iterator[str]:
+    """What the status of a job that is over counts of failed and succeeded nodes does not fall."""
+    if change.old is None or change.new is None or not _is_over(change.old):
+        return
+    now = change.new.get("status", {}).get("replicaStatuses", {})
+    for role, counts in change.old.get("status", {}).get("replicaStatuses", {}).items():
+        for end in ("failed", "succeeded"):
+            if now.get(role, {}).get(end, 0) < counts.get(end, 0):
+                name = change.new["metadata"]["name"]
+                yield f"ElasticJob {name} is over, and had {counts[end]} {role} {end}: {now.get(role)}"
+
+
+def does_not_change(world: World, change: Change) -> Iterator[str]:
+    """The strategy of a job and the spec of a plan are those that they were made with."""
+    if change.old is None or change.new is None:
+        return
+    field = "distributionStrategy" if change.of(ELASTICJOB) else "replicaResourceSpecs"
+    before, now = change.old["spec"].get(field), change.new["spec"].get(field)
+    if before != now:
+        yield f"{change.resource} {change.new['metadata']['name']}: {field} was {before}, and is {now}"
+
+
+def calm(world: World, change: Change) -> Iterator[str]:
+    """Controllers do not look again and again where nothing happens."""
+    if (operator := world.operator) is None:
+        return
+    of, at, passes = world.memory.get("calm", (None, 0.0, 0))
+    seconds = world.time - at
+    if of is operator and seconds > 5.0 and not world.lags and operator.passes - passes > CALM * seconds:
+        yield f"{operator.passes - passes} passes in {seconds:.0f} s without a change"
+    world.memory["calm"] = operator, world.time, operator.passes
+
+
+# at rest
+
+
+def plans_have_owners(world: World) -> Iterator[str]:
+    """A plan belongs to its job, and goes with it."""
+    for plan in world.server.every(SCALEPLAN):
+        job = world.there(ELASTICJOB, plan["spec"]["ownerJob"])
+        if job and not job["spec"].get("managedBy") and not plan["metadata"].get("ownerReferences"):
+            yield f"plan {plan['metadata']['name']} has no owner"
+
+
+def services_have_pods(world: World) -> Iterator[str]:
+    """A Service of a DIJob's player goes with its pod."""
+    for each in world.server.every(SERVICE):
+        name, owners = each["metadata"]["name"], each["metadata"].get("ownerReferences", ())
+        if any(owner["kind"] == DIJOB.name for owner in owners) and world.there(POD, name) is None:
+            yield f"Service {name} has no pod"
+
+
+def one_template(world: World) -> Iterator[str]:
+    """Pods are made from the template and the variables that their job has now."""
+    for job, resource in _settled(world):
+        worker, envs = job["spec"]["replicaSpecs"]["worker"], job["spec"].get("envs", {})
+        image = worker["template"]["spec"]["containers"][0].get("image")
+        wanted = {name: each.get("value") for name, each in envs.items()}
+        for pod in _alive(world, resource):
+            main = pod["spec"]["containers"][0]
+            given = {each["name"]: each.get("value") for each in main.get("env", ())}
+            other = {name: given.get(name) for name in wanted if given.get(name) != wanted[name]}
+            if pod["metadata"]["labels"].get(LABEL_ROLE) == "worker" and (other or main["image"] != image):
+                yield f"{pod['metadata']['name']} has {main['image']} {other}, its job {image} {wanted}"
+
+
+def network_policies(world: World) -> Iterator[str]:
+    """A job has a NetworkPolicy unless its spec says so; one that is deleted comes back later."""
+    if any(line.given.get("kind") == "networkpolicies" for line in world.history.lines):
+        return
+    for job, _ in _settled(world):
+        uid, name = _about(job)
+        found = world.there(NETWORK_POLICY, name)
+        mine = bool(found and any(o["uid"] == uid for o in found["metadata"].get("ownerReferences", ())))
+        if mine != job["spec"].get("networkPolicy", True):
+            yield f"ElasticJob {name}: networkPolicy is {not mine}, and there is {'one' if mine else 'none'}"
+
+
+def as_wished(world: World) -> Iterator[str]:
+    """A job has the size that its user asked for last, where nobody else asks."""
+    lines = world.history.lines
+    if any(line.name in OTHERS for line in lines):
+        return
+    for job, resource in _settled(world):
+        name, worker = job["metadata"]["name"], job["spec"]["replicaSpecs"]["worker"]
+        last = [line for line in lines if line.given.get("job") == name and "workers" in line.given][-1:]
+        if not last or last[0].name not in ("scale", "plan") or QUEUE_LABEL in _labels(job):
+            continue
+        size, unit = int(last[0].given["workers"]), int(job["spec"].get("nodeUnit", 1))
+        refused = last[0].name == "scale" and worker.get("replicas") != size
+        most = worker.get("maxReplicas") or worker.get("replicas", 0)
+        inside = worker.get("minReplicas", 1) <= size <= most
+        have = resource["spec"]["replicaResourceSpecs"]["worker"].get("replicas")
+        alone = last[0].given.get("manual") != "no" and job["spec"].get("optimizeMode") == "manual"
+        if alone and inside and not (refused or size % unit) and have != size:
+            yield f"ElasticJob {name} has {have} workers, and {last[0]} was the last wish"
+
+
+def trainings_are_followed(world: World) -> Iterator[str]:
+    """The ElasticJob of a TrainingJob has its bounds, and is in its queue."""
+    for training in world.server.every(TRAININGJOB):
+        uid, name = _about(training)
+        job, asked = world.there(ELASTICJOB, name), training["spec"]["trainer"]
+        owners = job["metadata"].get("ownerReferences", ()) if job else ()
+        if job is None or _is_over(job) or not any(owner["uid"] == uid for owner in owners):
+            continue
+        worker = job["spec"]["replicaSpecs"]["worker"]
+        bounds = worker.get("minReplicas"), worker.get("maxReplicas")
+        if bounds != (asked["min-instance"], asked["max-instance"]):
+            yield f"ElasticJob {name} has the bounds {bounds}, its TrainingJob {asked}"
+        queue = _labels(training).get(QUEUE_LABEL)
+        if queue and _labels(job).get(QUEUE_LABEL) != queue:
+            yield f"ElasticJob {name} is in queue {_labels(job).get(QUEUE_LABEL)}, its TrainingJob in {queue}"
+
+
+def over_in_time(world: World) -> Iterator[str]:
+    """A deadline ends a job, and a time to live its object; pods stay as cleanPodPolicy says."""
+    for job in world.server.every(ELASTICJOB):
+        policy, name = job["spec"].get("runPolicy", {}), job["metadata"]["name"]
+        if job["spec"].get("managedBy"):
+            continue
+        over, runs = _is_over(job), job.get("status", {}).get("startTime") and not job["spec"].get("suspend")
+        if runs and not over and "activeDeadlineSeconds" in policy and not _clock_is_set(world):
+            yield f"ElasticJob {name} runs, and its deadline has passed"
+        if over and "ttlSecondsAfterFinished" in policy and not _clock_is_set(world):
+            yield f"ElasticJob {name} is there, and its time to live has passed"
+        resource = world.there(JOBRESOURCE, name)
+        kept = ENDED if policy.get("cleanPodPolicy", "Running") == "Running" else ()
+        left = [p for p in _pods(world, resource) if p["status"]["phase"] not in kept] if resource else []
+        if over and left and policy.get("cleanPodPolicy") != "None":
+            yield f"ElasticJob {name} is over, {policy}, and {left[0]['metadata']['name']} is there"
+
+
+def budgets(world: World) -> Iterator[str]:
+    """An eviction is never refused for ever: a budget asks for fewer workers than there are."""
+    for job, resource in _settled(world):
+        worker = job["spec"]["replicaSpecs"]["worker"]
+        every = _alive(world, resource)
+        there = sum(p["metadata"]["labels"].get(LABEL_ROLE) == "worker" for p in every)
+        found = world.there(POD_DISRUPTION_BUDGET, job["metadata"]["name"])
+        least = found["spec"]["minAvailable"] if found else 0
+        if least > max(there - 1, worker.get("minReplicas", 1), 0):
+            yield f"the budget of ElasticJob {job['metadata']['name']} asks for {least} of {there} workers"
+
+
+PROMISES: Final = (
+    Truth("left-to-others", left_to_others, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
+    Truth("lost-pods-go-at-once", lost_pods_go_at_once, of=(NODE.resource, POD.resource)),
+    Truth("suspended-do-not-start", suspended_jobs_do_not_start, of=(ELASTICJOB.resource, POD.resource)),
+    Truth("in-its-time", in_its_time, of=(ELASTICJOB.resource,)),
+    Truth("ends-stay", ends_stay, of=(ELASTICJOB.resource,)),
+    Truth("does-not-change", does_not_change, of=(ELASTICJOB.resource, SCALEPLAN.resource)),
+    Truth("calm", calm),
+    Truth("plans-have-owners", rest=plans_have_owners),
+    Truth("services-have-pods", rest=services_have_pods),
+    Truth("one-template", rest=one_template),
+    Truth("network-policies", rest=network_policies),
+    Truth("as-wished", rest=as_wished),
+    Truth("trainings-are-followed", rest=trainings_are_followed),
+    Truth("over-in-time", rest=over_in_time),
+    Truth("budgets", rest=budgets),
+)
+EVERY: Final = (*TRUTHS, *PROMISES)
+
+
+# reading objects
+
+
+def _about(found: Manifest) -> tuple[str, str]:
+    return found["metadata"]["uid"], found["metadata"]["name"]
+
+
+def _labels(found: Manifest) -> dict[str, str]:
+    return found["metadata"].get("labels") or {}
+
+
+def _read(time: str) -> datetime:
+    return datetime.fromisoformat(time)
+
+
+def _begins(change: Change, field: str) -> bool:
+    """Whether an object gets a field of its metadata."""
+    old, new = change.old or {"metadata": {}}, change.new or {"metadata": {}}
+    return field in new["metadata"] and field not in old["metadata"]
+
+
+def _is_over(job: Manifest) -> bool:
+    return is_true(job, "Complete") or is_true(job, "Failed")
+
+
+def _clock_is_set(world: World) -> bool:
+    return any(line.name == "clock" for line in world.history.lines)
+
+
+def _settled(world: World) -> Iterator[tuple[Manifest, Manifest]]:
+    """The jobs that run, with their JobResources."""
+    for job in world.server.every(ELASTICJOB):
+        uid, name = _about(job)
+        resource = world.there(JOBRESOURCE, name)
+        owners = resource["metadata"].get("ownerReferences", ()) if resource else ()
+        stands = job["spec"].get("suspend") or job["spec"].get("managedBy") or _is_over(job)
+        if resource and not stands and any(owner["uid"] == uid for owner in owners):
+            yield job, resource
+
+
+def _alive(world: World, resource: Manifest) -> list[Manifest]:
+    return [each for each in _pods(world, resource) if each["status"]["phase"] not in ENDED]
+
+
+def _pods(world: World, resource: Manifest) -> Iterable[Manifest]:
+    uid = resource["metadata"]["uid"]
+    every = world.server.every(POD)
+    return [p for p in every if any(o["uid"] == uid for o in p["metadata"].get("ownerReferences", ()))]

@@ -1,0 +1,72 @@
+"""Histories that were wrong once, and some that are drawn: what must be true is true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pytest
+
+from lab.simulation.history import History, Misspelt
+from lab.simulation.play import draw, play, shrink
+from lab.simulation.truths import Truth
+
+HISTORIES: Final[Mapping[str, str]] = {
+    "what nodes have achieved outlives the job that is deleted": """
+        seed 8
+        0 submit job=a strategy=Local workers=1 least=1 seconds=1 mode=single-job""",
+    "a leader that was stopped in a write writes it after another": """
+        seed 371
+        0 submit job=a strategy=Allreduce workers=4 least=1 seconds=3
+        0.3 scale job=a workers=3
+        1 depose write=21 seconds=1""",
+    "a job that is suspended and resumed at once": """
+        seed 228
+        0 submit job=a strategy=Local workers=1 least=1 queue=b
+        6 suspend job=a on=yes
+        6 suspend job=a on=no""",
+}
+SEEDS: Final = range(24)
+
+
+@pytest.mark.parametrize("lines", HISTORIES.values(), ids=HISTORIES)
+def test_a_history_that_was_wrong(lines: str) -> None:
+    assert play(History.parse(lines)).wrong == ""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_drawn_history(seed: int) -> None:
+    outcome = play(draw(seed))
+    assert outcome.wrong == "", str(outcome.history)
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    first, second = (play(draw(7)) for _ in range(2))
+    assert (first.diary, first.objects, first.written) == (second.diary, second.objects, second.written)
+
+
+def test_a_wrong_history_is_shrunk_to_the_lines_that_show_it() -> None:
+    three = Truth("few", rest=lambda world: ["there is c"] if "c" in world.names() else [])
+    text = "\n".join(
+        f"{at} submit job={job} strategy=Local workers=3 least=1" for at, job in enumerate("abc")
+    )
+    found = shrink(play(History.parse(f"seed 3\n{text}"), [three]), [three])
+    assert found.wrong == "at rest: few: there is c"
+    assert str(found.history) == "seed 3\n2 submit job=c strategy=Local workers=1 least=1"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("0 fly job=a", "there is no fly"),
+        ("0 delete", "missing 1 required"),
+        ("0 delete job=a force=yes", "unexpected keyword argument 'force'"),
+        ("soon delete job=a", "could not convert"),
+        ("-1 delete job=a", "give 0 to"),
+        ("1", "give SECONDS NAME"),
+        ("0 delete a", "is not field=value"),
+    ],
+)
+def test_a_text_that_is_no_history_is_told_with_its_line(text: str, why: str) -> None:
+    with pytest.raises(Misspelt, match=why):
+        play(History.parse(text))
