@@ -299,9 +299,9 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
 
 def told_in_time(world: World, change: Change) -> Iterable[str]:
     """What a user changes is in the status within seconds, where nothing goes wrong meanwhile."""
-    if change.new and "deletionTimestamp" not in change.new["metadata"]:
-        if change.old is None or change.old["metadata"]["generation"] < change.new["metadata"]["generation"]:
-            world.at(TOLD, _is_told, world, change.resource, change.new["metadata"])
+    known = change.old["metadata"]["generation"] if change.old else 0
+    if change.new and change.new["metadata"]["generation"] > known:
+        world.at(TOLD, _is_told, world, change.resource, change.new["metadata"])
     return ()
 
 
