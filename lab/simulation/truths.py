@@ -279,9 +279,9 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
     seen = new.get("observedGeneration", 0)
     if seen < old.get("observedGeneration", 0) or seen > about.get("generation", 0):
         yield f"{what}: observedGeneration was {old.get('observedGeneration')}, and is {seen}"
-    queued = change.of(ELASTICJOB) and _queued(world, change.new)  # then it begins anew when it is admitted
-    stays = not change.new["spec"].get("suspend") and not queued and seen == about.get("generation")
-    for field in ("startTime", "completionTime"):
+    stays = not change.new["spec"].get("suspend") and seen == about.get("generation")
+    evicted = change.of(ELASTICJOB) and _queued(world, change.new) and not new.get("startTime")
+    for field in ("completionTime",) if evicted else ("startTime", "completionTime"):
         if stays and old.get(field) and old[field] != new.get(field) and old.get("phase") != "Suspended":
             yield f"{what}: {field} was {old[field]}, and is {new.get(field)}"
     if change.of(ELASTICJOB) and stays and (new.get("restarts") or 0) < (old.get("restarts") or 0):

@@ -471,10 +471,18 @@ class Server(Verbs):
         evicted = self.update(POD, pod, with_condition(pod, EVICTED, self.clock.now()))
         self.remove(POD, evicted, options.get("gracePeriodSeconds"))
 
+    def is_orphan(self, new: Manifest) -> bool:
+        """Whether no owner of an object is there."""
+        owners = new["metadata"].get("ownerReferences", [])
+        return bool(owners) and not any(owner["uid"] in self._uids() for owner in owners)
+
+    def _uids(self) -> set[str]:
+        return {each["metadata"]["uid"] for found in self.objects.values() for each in found.values()}
+
     def collect(self) -> None:
         """What has lost its owner goes."""
         self.writer = ""
-        uids = {each["metadata"]["uid"] for found in self.objects.values() for each in found.values()}
+        uids = self._uids()
         for resource, found in self.objects.items():
             kind = self.kinds[resource]
             for each in list(found.values()):
