@@ -79,6 +79,12 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 submit job=a strategy=Local workers=2 least=1 most=3
         8 plan job=a workers=3 manual=yes cpu=2
         16 plan job=a workers=2 manual=no""",
+    "what may not change": """
+        0 submit job=a strategy=Local workers=2 least=1 most=5
+        4 edit job=a strategy=Allreduce
+        6 plan job=a workers=4 manual=no
+        6 edit-plan job=a workers=3
+        12 edit job=a most=3""",
     "made again under its name": """
         0 submit job=a strategy=Allreduce workers=2 least=1
         5 again job=a strategy=Local workers=3 least=1 seconds=6""",
