@@ -102,6 +102,12 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 submit job=a strategy=Local workers=1 least=1
         4 edit job=a network=no
         8 edit job=a network=yes""",
+    "what may not change": """
+        0 submit job=a strategy=Local workers=2 least=1 most=5
+        4 edit job=a strategy=Allreduce
+        6 plan job=a workers=4 manual=no
+        6 edit-plan job=a workers=3
+        12 edit job=a most=3""",
     "made again under its name": """
         0 submit job=a strategy=Allreduce workers=2 least=1
         5 again job=a strategy=Local workers=3 least=1 seconds=6""",
