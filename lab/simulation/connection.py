@@ -36,6 +36,8 @@ class Strike:
 
     after: bool
     befall: Callable[[Connection], Awaitable[None]]
+    spares: str = ""
+    """A verb that it does not befall: then it is the next write."""
 
 
 class Book(Protocol):

@@ -38,9 +38,9 @@ HISTORIES: Final[Mapping[str, str]] = {
     "a job that is over, and deleted after its time": """
         0 submit job=a strategy=Local workers=2 least=1 seconds=12 ttl=10""",
     "a job that is over, and cleaned up": """
-        0 submit job=a strategy=Local workers=2 least=1 most=4 seconds=3 clean=All
-        3 plan job=a workers=4 manual=yes
-        12 plan job=a workers=1 manual=yes""",
+        0 submit job=a strategy=Local workers=2 least=1 most=4 seconds=12 clean=All
+        5 plan job=a workers=4 manual=yes
+        30 plan job=a workers=1 manual=yes""",
     "failures, and a deleted pod": """
         0 submit job=a strategy=Allreduce workers=3 least=1 restarts=2
         5 end-pod job=a index=0 code=3
@@ -60,7 +60,6 @@ HISTORIES: Final[Mapping[str, str]] = {
     "a job that fails by one of two nodes": """
         0 submit job=a strategy=Local workers=2 least=2 restarts=1 policy=OnFailure clean=All
         4 end-pod job=a index=0 code=1
-        20 end-pod job=a index=1 code=1
         20 end-pod job=a index=0 code=1""",
     "a lost machine": """
         0 submit job=a strategy=Allreduce workers=3 least=1

@@ -49,7 +49,9 @@ OF_ONE_STORY: Final = frozenset(
     | {names.REPEATS, names.WANTED, "relaunches"}
 )
 """What two objects with the same spec do not share."""
-MARKS: Final = re.compile(rb"uid-\d+|10\.0\.0\.\d+|2026-01-01T[0-9:.]+Z")
+MARKS: Final = re.compile(
+    rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|10\.\d+\.\d+\.\d+|2026-01-01T[0-9:.]+Z"
+)
 STAYS: Final = (None, "Running", "Ready")
 """Types of conditions that tell something also where they are false."""
 OUTCOMES: Final = ("refused", "equal", "expected", "different")

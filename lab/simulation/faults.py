@@ -71,11 +71,13 @@ def cut(world: World, write: int, done: str, program: str = OPERATOR) -> None:
 
 
 def refuse(world: World, write: int, code: int, program: str = OPERATOR) -> None:
+    """A request is refused; of a deletion a conflict would say that the object is another."""
+
     async def befall(connection: Connection) -> None:
         world.note(f"--- write {write} is refused: {code}")
         raise ERRORS[code]()
 
-    world.strike(write, Strike(False, befall), program)
+    world.strike(write, Strike(False, befall, "delete" if code == 409 else ""), program)
 
 
 def depose(world: World, write: int, seconds: float) -> None:

@@ -258,7 +258,11 @@ class World(cluster.World):
         self.strikes[program, self._numbers[program] + write] = strike
 
     def struck(self, write: Write) -> Strike | None:
-        strike = self.strikes.pop((write.program.partition(" ")[0], write.number), None)
+        program = write.program.partition(" ")[0]
+        strike = self.strikes.pop((program, write.number), None)
+        if strike and strike.spares == write.verb:
+            self.strikes[program, write.number + 1] = strike
+            return None
         if strike:
             self.trouble(RETRY)
         return strike
