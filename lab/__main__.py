@@ -181,6 +181,7 @@ def simulate(
     ] = None,
     first: Annotated[bool, typer.Option("--first", help="End at the first wrong history.")] = False,
     crashes: Annotated[bool, typer.Option("--crashes", help="A crash before and after each write.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Keep the ends of those histories.")] = False,
     edits: Annotated[
         bool, typer.Option("--edits", help="Edited objects beside fresh ones, each field.")
     ] = False,
@@ -194,9 +195,11 @@ def simulate(
     from lab.simulation import judges, report
     from lab.simulation import mutants as bugs
 
-    to, modes = Console(), (story, mutants, first, crashes, edits, judge)
+    to, modes = Console(), (story, mutants, first, crashes, record, edits, judge)
     if sum(map(bool, modes)) > 1:
-        raise typer.BadParameter("give one of --story, --mutants, --first, --crashes, --edits, --judge")
+        raise typer.BadParameter(
+            "give one of --story, --mutants, --first, --crashes, --record, --edits, --judge"
+        )
     if (mutant or results) and not mutants:
         raise typer.BadParameter("--mutant and --results belong to --mutants")
     names = [*filter(None, mutant.split(","))]
@@ -214,6 +217,8 @@ def simulate(
             code = bugs.run_mutants(trial, to, names=names, minutes=minutes, results=results)
         elif first:
             code = report.find_first(seed, histories, truths, to)
+        elif record:
+            code = report.keep_ends(to)
         elif crashes:
             code = report.crash_everywhere(to)
         elif edits:

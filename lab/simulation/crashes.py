@@ -5,10 +5,13 @@ And old reads at each of their lines: all truths hold.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2s
 from itertools import product
+from pathlib import Path
 from typing import Final
 
 from rich.table import Table
@@ -18,6 +21,7 @@ from lab.simulation.history import History, Line, Value
 from lab.simulation.normal import differences, normal
 from lab.simulation.play import Outcome, play
 
+ENDS: Final = Path(__file__).with_name("ends.json")
 WHENS: Final = ("before", "after")
 BLIND: Final[Mapping[str, Mapping[str, Value]]] = {
     "stale": {"versions": 2, "seconds": 4},
@@ -96,7 +100,7 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 halve on=yes
         0 submit job=a strategy=Local workers=2 least=1 most=3
         8 plan job=a workers=3 manual=yes cpu=2
-        16 plan job=a workers=2 manual=no""",
+        90 plan job=a workers=2 manual=no""",
     "with a NetworkPolicy, or without": """
         0 submit job=a strategy=Local workers=1 least=1
         4 edit job=a network=no
@@ -209,6 +213,33 @@ def blinded(text: str) -> Iterator[tuple[str, str]]:
 def _before(history: History, line: Line, fault: Line) -> tuple[Line, ...]:
     place = history.lines.index(line)
     return (*history.lines[:place], fault, *history.lines[place:])
+
+
+def ended(name: str) -> tuple[str, dict[str, str]]:
+    """Play a history without a fault; return what is wrong, and a digest of each object at its end.
+
+    A digest that differs from the recorded one is wrong: `--record` keeps an end that was looked at.
+    """
+    outcome = play(History.parse(HISTORIES[name]), ends=False)
+    found = {what: _digest(each) for what, each in normal(outcome.objects or {}).items()}
+    known = recorded().get(name, {})
+    unlike = [what for what in sorted({*found, *known}) if found.get(what) != known.get(what)]
+    return outcome.wrong or (f"at rest: as-recorded: {', '.join(unlike)}" if unlike else ""), found
+
+
+def recorded() -> dict[str, dict[str, str]]:
+    """Return the digests of the ends of HISTORIES, by name and object."""
+    found: dict[str, dict[str, str]] = json.loads(ENDS.read_text()) if ENDS.exists() else {}
+    return found
+
+
+def record() -> None:
+    """Keep the ends of HISTORIES as they are now."""
+    ENDS.write_text(json.dumps({name: ended(name)[1] for name in HISTORIES}, indent=0) + "\n")
+
+
+def _digest(found: object) -> str:
+    return blake2s(json.dumps(found, sort_keys=True).encode(), digest_size=5).hexdigest()
 
 
 def crashed(history: History, write: int, when: str, back: float) -> Outcome:

@@ -26,6 +26,7 @@ HISTORY: Final = frozenset(
         "clusterIP",
         "uid",
         "lastScalePlan",
+        "elasticjob.dlrover/asked-at",
         "training",
         "elasticjob.dlrover/folded-changes",
         "elasticjob.dlrover/folded-plan",

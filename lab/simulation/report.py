@@ -7,21 +7,22 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
 
-from lab.simulation.crashes import HISTORIES, Crash, blinded, crashes, table
+from lab.simulation.crashes import HISTORIES, Crash, blinded, crashes, ended, record, recorded, table
 from lab.simulation.history import History, Misspelt
 from lab.simulation.mutants import Finding
 from lab.simulation.play import Outcome, play, play_many, shrink, timed, truth_of
 from lab.simulation.promises import EVERY
 from lab.simulation.truths import Truth
 
-BEFORE: Final = 300
+T = TypeVar("T")
+BEFORE: Final = 200
 """Drawn histories that are played before crashes at each write, where the first wrong one is looked for."""
 NAMES: Final = re.compile(r"[0-9a-f]{5,}|\b[a-z]+\d+\b|[\d.]+")
 """What differs between two histories that break alike."""
@@ -106,19 +107,30 @@ def find_first(seed: int, histories: int, truths: Sequence[Truth], to: Console) 
 
 
 def _first(seed: int, histories: int, truths: Sequence[Truth]) -> Iterator[tuple[str, str]]:
+    for name in HISTORIES:
+        yield name, ended(name)[0]
     for outcome in play_many(range(seed, seed + BEFORE), truths):
         yield f"seed {outcome.history.seed}", outcome.wrong
-    for name, text in HISTORIES.items():
-        try:
-            for each in crashes(text):
-                yield f"{name}, crash {each.when} write {each.write.number}", each.wrong
-        except ValueError as error:
-            yield name, str(error)
-    for name, text in HISTORIES.items():
-        for fault, wrong in blinded(text):
-            yield f"{name}, {fault}", wrong
+    yield from _in_turn(map(_crashes, HISTORIES))
+    yield from _in_turn(map(_blinded, HISTORIES))
     for outcome in play_many(range(seed + BEFORE, seed + histories), truths):
         yield f"seed {outcome.history.seed}", outcome.wrong
+
+
+def _crashes(name: str) -> Iterator[tuple[str, str]]:
+    for each in crashes(HISTORIES[name]):
+        yield f"{name}, crash {each.when} write {each.write.number}", each.wrong
+
+
+def _blinded(name: str) -> Iterator[tuple[str, str]]:
+    for fault, wrong in blinded(HISTORIES[name]):
+        yield f"{name}, {fault}", wrong
+
+
+def _in_turn(groups: Iterable[Iterator[T]]) -> Iterator[T]:
+    """Yield one of each group, and then again."""
+    for row in zip_longest(*groups):
+        yield from (each for each in row if each is not None)
 
 
 def tell(outcome: Outcome, to: Console) -> None:
@@ -144,6 +156,17 @@ def replay(story: Path, truths: Sequence[Truth], to: Console) -> int:
     else:
         to.print(f"right: {outcome.passes} passes, {outcome.seconds:.0f} virtual seconds", highlight=False)
     return int(bool(outcome.wrong))
+
+
+def keep_ends(to: Console) -> int:
+    """Record the ends of the histories of crashes.py, and say which are new."""
+    before = recorded()
+    record()
+    for name, found in recorded().items():
+        changed = [what for what, digest in found.items() if before.get(name, {}).get(what) != digest]
+        if changed:
+            to.print(f"{name}: {', '.join(changed)}", highlight=False)
+    return 0
 
 
 def crash_everywhere(to: Console, names: Iterable[str] = HISTORIES) -> int:
