@@ -99,8 +99,8 @@ HISTORIES: Final[Mapping[str, str]] = {
     "a webhook of others": """
         0 halve on=yes
         0 submit job=a strategy=Local workers=2 least=1 most=3
-        8 plan job=a workers=3 manual=yes cpu=2
-        90 plan job=a workers=2 manual=no""",
+        8 scale job=a workers=3
+        90 scale job=a workers=2""",
     "with a NetworkPolicy, or without": """
         0 submit job=a strategy=Local workers=1 least=1
         4 edit job=a network=no
