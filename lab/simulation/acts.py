@@ -6,7 +6,7 @@ A deed that finds nothing to do does nothing: a line may be taken away, and the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -46,7 +46,7 @@ Given = Mapping[str, Value]
 Jobs = Mapping[str, Given]
 """Of the jobs that were submitted so far: the fields of that line."""
 Draw = Callable[[Random, Jobs], Given | None]
-Deed = Callable[..., Awaitable[None]]
+Deed = Callable[..., Coroutine[Any, Any, None]]
 CODES: Final = (0, 1, 137, 143, 3)
 OF_A_ROLE: Final = {
     "workers": "replicas",
@@ -413,11 +413,6 @@ async def come(world: World, name: str, queue: str, cpu: int, priority: int) -> 
 
 async def go(world: World, name: str) -> None:
     world.go(name)
-
-
-async def deactivate(world: World, job: str) -> None:
-    for each in world.of_job(WORKLOAD, job):
-        world.activate(each["metadata"]["name"], False)
 
 
 def _of_a_job(draw: Callable[[Random], Given]) -> Draw:

@@ -136,7 +136,7 @@ HISTORIES: Final[Mapping[str, str]] = {
         6 end-pod job=a index=0 code=0
         9 come name=f queue=a cpu=4 priority=0
         12 scale job=a workers=4""",
-    "in a queue, deactivated, and over": """
+    "in a queue, suspended, and over": """
         0 submit job=a strategy=Allreduce workers=2 least=1 queue=b
         6 suspend job=a on=yes
         12 suspend job=a on=no

@@ -61,7 +61,10 @@ class History:
                     case ["seed", digits]:
                         seed = int(digits)
                     case [at, name, *fields]:
-                        lines.append(Line(_seconds(at), name, dict(map(_field, fields))))
+                        given = dict(map(_field, fields))
+                        if len(given) < len(fields):
+                            raise _misspelt(number, line, "a field is given twice")
+                        lines.append(Line(_seconds(at), name, given))
                     case _:
                         raise _misspelt(number, line, "give SECONDS NAME field=value …")
             except ValueError as error:

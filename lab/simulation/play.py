@@ -21,6 +21,7 @@ from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from lab.simulation.acts import ACTS, Act, Place, draw_job
+from lab.simulation.checks import check
 from lab.simulation.connection import Strike, Write
 from lab.simulation.faults import FAULTS, OPERATOR, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
@@ -112,6 +113,7 @@ def play(
     for line in history.lines:
         if line.name not in ROWS:
             raise Misspelt(f"{line}: there is no {line.name}: give one of {', '.join(sorted(ROWS))}")
+        check(line, ROWS[line.name].do)
     random.seed(history.seed)
     return run(_play(history, tuple(truths), ends, verbose))
 
@@ -178,21 +180,12 @@ async def happens(world: Stage) -> None:
         _look(world)
         row = ROWS[line.name]
         if isinstance(row, Act):
-            deeds.append(asyncio.create_task(_applied(line, row.do, world)))
+            deeds.append(asyncio.create_task(row.do(world, **line.given)))
             await world.after(deeds[-1])
         else:
-            _applied(line, row.do, world)
+            row.do(world, **line.given)
             world.trouble(float(line.given.get("seconds") or line.given.get("back") or 0))
     await asyncio.gather(*deeds)
-
-
-def _applied(line: Line, do: Callable[..., Any], world: Stage) -> Any:
-    try:
-        return do(world, **line.given)
-    except TypeError as error:
-        if error.__traceback__ and error.__traceback__.tb_next is None:
-            raise Misspelt(f"{line}: {error}") from error
-        raise
 
 
 def _look(world: Stage) -> None:
