@@ -7,6 +7,8 @@ from typing import Final
 
 import pytest
 
+from lab.simulation.crashes import HISTORIES as OF_CRASHES
+from lab.simulation.crashes import ended
 from lab.simulation.history import History, Misspelt
 from lab.simulation.play import draw, play, shrink
 from lab.simulation.truths import Truth
@@ -27,6 +29,12 @@ HISTORIES: Final[Mapping[str, str]] = {
         6 suspend job=a on=no""",
 }
 SEEDS: Final = range(24)
+SAMPLE: Final = (
+    "a job of 2, 3 and 1 workers",
+    "a lost machine",
+    "in a queue",
+    "a TrainingJob that is edited",
+)
 
 
 @pytest.mark.parametrize("lines", HISTORIES.values(), ids=HISTORIES)
@@ -38,6 +46,18 @@ def test_a_history_that_was_wrong(lines: str) -> None:
 def test_a_drawn_history(seed: int) -> None:
     outcome = play(draw(seed))
     assert outcome.wrong == "", str(outcome.history)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_history_ends_as_recorded(name: str) -> None:
+    """After a change of the product that was looked at: python -m lab simulate --record."""
+    assert ended(name)[0] == ""
+
+
+@pytest.mark.story
+@pytest.mark.parametrize("name", sorted({*OF_CRASHES} - {*SAMPLE}))
+def test_another_history_ends_as_recorded(name: str) -> None:
+    assert ended(name)[0] == ""
 
 
 def test_the_same_seed_is_the_same_history() -> None:
