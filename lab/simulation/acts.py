@@ -18,7 +18,6 @@ from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import (
     CONFIG_MAP,

@@ -76,6 +76,18 @@ HISTORIES: Final[Mapping[str, str]] = {
         4.1 plan job=a workers=4 manual=yes
         4.2 plan job=a workers=2 manual=no cpu=2
         12 autoscale job=a workers=5""",
+    "asked for again": """
+        0 submit job=a strategy=Local workers=2 least=1 most=4 mode=single-job
+        5 scale job=a workers=3
+        15 plan job=a workers=2 manual=no
+        25 scale job=a workers=3""",
+    "a minimum, and no room": """
+        0 submit job=a strategy=Allreduce workers=3 least=2
+        6 cordon machine=n1 on=yes
+        6 cordon machine=n2 on=yes
+        6 cordon machine=n3 on=yes
+        8 end-pod job=a index=1 code=137
+        12 scale job=a workers=4""",
     "suspended, edited, resumed": """
         0 submit job=a strategy=Allreduce workers=2 least=1
         5 suspend job=a on=yes

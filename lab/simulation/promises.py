@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, SERVICE
-from lab.simulation.truths import ENDED, OPERATOR, SOON, TRUTHS, Change, Truth
+from lab.simulation.truths import ENDED, OPERATOR, SOON, TRUTHS, Change, Truth, indexes
 from lab.truths.quota import is_true
 from lab.virtual.kueue import condition
 from lab.virtual.story import QUEUE_LABEL
@@ -31,6 +31,25 @@ OTHERS: Final = frozenset({"brain", "gitops", "hpa", "away"})
 
 
 # with each change
+
+
+def plans_succeed_truly(world: World, change: Change) -> Iterator[str]:
+    """A plan that was begun has succeeded once as many nodes run as it asked for, or have done their work."""
+    old, new = (each.get("status") or {} if each else {} for each in (change.old, change.new))
+    if new.get("phase") != "Succeeded" or not old.get("startTime") or old.get("phase") == "Succeeded":
+        return
+    name = change.object["spec"]["ownerJob"]
+    resource = world.there(JOBRESOURCE, name)
+    if resource is None or world.lags or resource["spec"].get("suspend"):
+        return
+    for role, asked in change.object["spec"].get("replicaResourceSpecs", {}).items():
+        done = len(indexes(resource.get("status", {}).get("completedIndexes", {}).get(role, "")))
+        pods = (p for p in world.of_job(POD, name) if p["metadata"]["labels"].get(LABEL_ROLE) == role)
+        running = sum(p["status"]["phase"] == "Running" for p in pods)
+        size = resource["spec"]["replicaResourceSpecs"].get(role, {}).get("replicas") or 0
+        if "replicas" in asked and running + done < size:
+            plan = change.object["metadata"]["name"]
+            yield f"plan {plan} has succeeded, and {running} of {size} {role} run"
 
 
 def left_to_others(world: World, change: Change) -> Iterator[str]:
@@ -246,6 +265,7 @@ def budgets(world: World) -> Iterator[str]:
 
 PROMISES: Final = (
     Truth("left-to-others", left_to_others, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
+    Truth("plans-succeed-truly", plans_succeed_truly, of=(SCALEPLAN.resource,)),
     Truth("lost-pods-go", lost_pods_go, of=(POD.resource,)),
     Truth("suspended-do-not-start", suspended_jobs_do_not_start, of=(ELASTICJOB.resource, POD.resource)),
     Truth("in-its-time", in_its_time, of=(ELASTICJOB.resource,)),

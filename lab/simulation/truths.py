@@ -104,7 +104,7 @@ def done_once(world: World, change: Change) -> Iterator[str]:
     if change.of(JOBRESOURCE) and change.new:
         uid, status = change.new["metadata"]["uid"], change.new.get("status") or {}
         for role, text in status.get("completedIndexes", {}).items():
-            done.setdefault((uid, role), set()).update(_indexes(text))
+            done.setdefault((uid, role), set()).update(indexes(text))
         for (of, role), indices in done.items():
             if of == uid and not change.new["spec"].get("suspend"):
                 indices &= _indices(change.new, role)
@@ -124,7 +124,7 @@ def spent_once(world: World, change: Change) -> Iterator[str]:
         spent.clear()
     if change.of(JOBRESOURCE) and change.new:
         for role, text in (change.new.get("status") or {}).get("failedIndexes", {}).items():
-            spent[_uid(change.new), role] = _indexes(text) & _indices(change.new, role)
+            spent[_uid(change.new), role] = indexes(text) & _indices(change.new, role)
     if change.of(POD) and change.is_new and change.by == OPERATOR:
         uid, role, index = _place(change.object) or ("", "", "0")
         if int(index) in spent.get((uid, role), ()) and not world.lags:
@@ -324,7 +324,7 @@ def _facts(world: World, what: str, before: Manifest, after: Manifest) -> Iterat
     old, new = before.get("status") or {}, after.get("status") or {}
     for role, known in old.get("completedIndexes", {}).items():
         both = _indices(before, role) & _indices(after, role)
-        if lost := (_indexes(known) & both) - _indexes(new.get("completedIndexes", {}).get(role, "")):
+        if lost := (indexes(known) & both) - indexes(new.get("completedIndexes", {}).get(role, "")):
             yield f"{what}: {role} {sorted(lost)} had succeeded"
     for role, counts in old.get("restarts", {}).items():
         both = _indices(before, role) & _indices(after, role)
@@ -397,7 +397,7 @@ def _pods_of(world: World, resource: Manifest) -> Iterator[str]:
         return
     every = [p for p in world.server.every(POD) if _owner(p) == resource["metadata"]["uid"]]
     for role in resource["spec"].get("replicaResourceSpecs", {}):
-        failed = _indexes(resource.get("status", {}).get("failedIndexes", {}).get(role, ""))
+        failed = indexes(resource.get("status", {}).get("failedIndexes", {}).get(role, ""))
         asked = _indices(resource, role)
         mine = [p for p in every if _role_of(p) == role and not _standin(p, asked)]
         alive = {int(p["metadata"]["labels"][LABEL_INDEX]) for p in mine if _lives(world, p)}
@@ -659,14 +659,15 @@ def _indices(resource: Manifest, role: str) -> set[int]:
     return set() if resource["spec"].get("suspend") else {*Places.model_validate(asked).indices}
 
 
-def _indexes(text: str) -> set[int]:
+def indexes(text: str) -> set[int]:
+    """Return the indices of a text such as `0-3,7`."""
     ends = (part.partition("-") for part in text.split(",") if part)
     return {index for first, _, last in ends for index in range(int(first), int(last or first) + 1)}
 
 
 def _completed(resource: Manifest, role: str) -> set[str]:
     text = resource.get("status", {}).get("completedIndexes", {}).get(role, "")
-    return {str(each) for each in _indexes(text)}
+    return {str(each) for each in indexes(text)}
 
 
 def _is_over(job: Manifest) -> bool:
