@@ -31,6 +31,7 @@ HISTORY: Final = frozenset(
         "elasticjob.dlrover/folded-changes",
         "elasticjob.dlrover/folded-plan",
         "elasticjob.dlrover/repeats",
+        "elasticjob.dlrover/stands-in",
         "kueue.x-k8s.io/workload",
         "kueue.x-k8s.io/podset",
         "job.json",
