@@ -146,7 +146,8 @@ def edited(subject: Subject, edits: Sequence[Edit], seed: int) -> Ending:
         for edit in edits:
             await at_rest(world)
             why = await subject.change(world, edit)
-            if why and subject.suspends and not await subject.change(world, Edit(("suspend",), True)):
+            runs = subject.suspends and not subject.stored(world)["spec"].get("suspend")
+            if why and runs and not await subject.change(world, Edit(("suspend",), True)):
                 await at_rest(world)
                 why = await subject.change(world, edit)
                 suspended |= not why
