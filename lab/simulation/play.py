@@ -245,7 +245,10 @@ def shrink(outcome: Outcome, truths: Sequence[Truth] = EVERY, tries: int = 150) 
             again = False
             for candidate in ways(outcome.history):
                 left -= 1
-                found = play(candidate, truths)
+                try:
+                    found = play(candidate, truths)
+                except Misspelt:  # a smaller number that the line does not take
+                    continue
                 if found.wrong and truth_of(found.wrong) == name:
                     outcome, again = found, True
                     break

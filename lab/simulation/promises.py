@@ -120,7 +120,7 @@ def in_its_own_name(world: World, change: Change) -> Iterator[str]:
 
 def ends_stay(world: World, change: Change) -> Iterator[str]:
     """What the status of a job that is over counts of failed and succeeded nodes does not fall."""
-    if change.old is None or change.new is None or not _is_over(change.old):
+    if world.lags or change.old is None or change.new is None or not _is_over(change.old):
         return
     now = change.new.get("status", {}).get("replicaStatuses", {})
     for role, counts in change.old.get("status", {}).get("replicaStatuses", {}).items():
