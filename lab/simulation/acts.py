@@ -313,10 +313,12 @@ async def hpa(world: World, job: str, least: int, most: int) -> None:
 
 async def gitops(world: World, **given: Value) -> None:
     """Argo CD applies a job from git, and heals it."""
-    look = GitOps(world.connection("argo"), world.clock)
+    found = next((each for each in world.looks if isinstance(each, GitOps)), None)
+    look = found or GitOps(world.connection("argo"), world.clock)
     look.commit(ELASTICJOB, manifest(**given))
-    world.looks.append(look)
-    look.start()
+    if found is None:
+        world.looks.append(look)
+        look.start()
 
 
 async def train(world: Place, name: str, least: int, most: int, queue: str = "") -> None:

@@ -203,7 +203,10 @@ def as_wished(world: World) -> Iterator[str]:
         return
     for job, resource in _settled(world):
         name, worker = job["metadata"]["name"], job["spec"]["replicaSpecs"]["worker"]
-        last = [line for line in lines if line.given.get("job") == name and "workers" in line.given][-1:]
+        wishes = [line for line in lines if line.given.get("job") == name and "workers" in line.given]
+        last = wishes[-1:]
+        if any(last[0].at - 1 < line.at for line in wishes[:-1]):
+            continue  # a request is a plan only once the operator has seen it
         if not last or last[0].name not in ("scale", "plan") or QUEUE_LABEL in _labels(job):
             continue
         size, unit = int(last[0].given["workers"]), int(job["spec"].get("nodeUnit", 1))

@@ -249,7 +249,7 @@ def plans_end_once(world: World, change: Change) -> Iterator[str]:
     if not change.of(SCALEPLAN) or change.old is None or change.new is None:
         return
     before, after = _phase(change.old), _phase(change.new)
-    if before in OVER and after != before:
+    if before in OVER and after != before and not world.lags:
         yield f"plan {_name(change.object)} was {before}, and is {after}"
     if after == "Superseded" != before and _is_manual(change.new):
         job, every = world.there(ELASTICJOB, _label(change.new)), world.of_job(SCALEPLAN, _label(change.new))
