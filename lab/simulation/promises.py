@@ -45,7 +45,7 @@ def plans_succeed_truly(world: World, change: Change) -> Iterator[str]:
     for role, asked in change.object["spec"].get("replicaResourceSpecs", {}).items():
         done = len(indexes(resource.get("status", {}).get("completedIndexes", {}).get(role, "")))
         pods = (p for p in world.of_job(POD, name) if p["metadata"]["labels"].get(LABEL_ROLE) == role)
-        running = sum(p["status"]["phase"] == "Running" for p in pods)
+        running = sum(p["status"]["phase"] != "Pending" for p in pods)  # one may end in that moment
         size = resource["spec"]["replicaResourceSpecs"].get(role, {}).get("replicas") or 0
         if "replicas" in asked and running + done < size:
             plan = change.object["metadata"]["name"]
