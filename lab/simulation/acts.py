@@ -17,6 +17,7 @@ from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import (
@@ -36,7 +37,6 @@ from lab.simulation.records import records
 from lab.virtual import cluster
 from lab.virtual.cluster import MACHINES, TEAM, job
 from lab.virtual.server import Verbs
-from lab.virtual.story import QUEUE_LABEL
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
@@ -257,7 +257,7 @@ async def edit_plan(world: Place, job: str, workers: int) -> None:
 async def enqueue(world: Place, kind: str, name: str, queue: str) -> None:
     """A user labels a job with another queue."""
     of: Kind[Any] = TRAININGJOB if kind == "training" else ELASTICJOB
-    patch = {"metadata": {"labels": {QUEUE_LABEL: queue}}}
+    patch = {"metadata": {"labels": {QUEUE_NAME: queue}}}
     await world.tries(f"put {name} into queue {queue}", world.user.merge_patch(of, name, patch, TEAM))
 
 
@@ -324,7 +324,7 @@ async def gitops(world: World, **given: Value) -> None:
 async def train(world: Place, name: str, least: int, most: int, queue: str = "") -> None:
     """A TrainingJob of PaddlePaddle."""
     made = cluster.training(name, least, most)
-    made["metadata"] |= {"labels": {QUEUE_LABEL: queue}} if queue else {}
+    made["metadata"] |= {"labels": {QUEUE_NAME: queue}} if queue else {}
     await world.tries(f"TrainingJob {name}", world.user.create(TRAININGJOB, made))
 
 

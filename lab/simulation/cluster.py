@@ -53,8 +53,7 @@ from lab.clusters.namespaces import new_namespace
 from lab.clusters.plane import pretended
 from lab.clusters.webhooks import heeded
 from lab.running import beside, running
-from lab.simulation.connection import Strike
-from lab.simulation.faults import OPERATOR
+from lab.simulation.connection import OPERATOR, USER, Strike
 from lab.simulation.history import History
 from lab.simulation.play import happens, heal
 from lab.simulation.world import EXIT, SECONDS, UNSCHEDULABLE, with_room
@@ -149,8 +148,8 @@ class User(Client):
     """Who acts as histories say, in a namespace."""
 
     def __init__(self, config: Config, namespace: str) -> None:
-        super().__init__(config, user_agent="user")
-        self._transport = Team(config, self.clock, None, "user", TOTAL_TIMEOUT)
+        super().__init__(config, user_agent=USER)
+        self._transport = Team(config, self.clock, None, USER, TOTAL_TIMEOUT)
         self._transport.namespace = namespace
 
 
@@ -234,7 +233,7 @@ class Cluster:
         self._does(self._operate())
 
     async def _operate(self) -> None:
-        async with Program(self.config, "operator", self) as client:
+        async with Program(self.config, OPERATOR, self) as client:
             operator = compose(client, self.settings, signals=False)
             self._operator = client, operator
             try:

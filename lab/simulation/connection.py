@@ -13,6 +13,10 @@ from elasticjob.kube.errors import Fenced, Unreachable
 from elasticjob.kube.objects.kinds import Kind
 from lab.virtual.server import Server, Verbs
 
+USER: Final = "user"
+OPERATOR: Final = "operator"
+BRAIN: Final = "brain"
+"""Programs by the names of their connections; a master's has the uid of its pod behind it."""
 READS: Final = ("get", "list")
 WAYS: Final = (0.001, 0.002, 0.01)
 """Seconds that a request or its answer takes."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from rich.table import Table
 
-from lab.simulation.connection import Write
+from lab.simulation.connection import OPERATOR, Write
 from lab.simulation.history import History, Line, Value
 from lab.simulation.normal import differences, normal
 from lab.simulation.play import Outcome, play
@@ -198,7 +198,7 @@ class Crash:
     wrong: str
 
 
-def crashes(text: str, back: float = 1.0, program: str = "operator") -> Iterator[Crash]:
+def crashes(text: str, back: float = 1.0, program: str = OPERATOR) -> Iterator[Crash]:
     """Yield what a crash before and after each write of a history leads to.
 
     Raises ValueError for a history that is wrong without a crash.

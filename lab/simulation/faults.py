@@ -13,13 +13,12 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from elasticjob.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
-from lab.simulation.connection import Connection, Strike
+from lab.simulation.connection import OPERATOR, Connection, Strike
 from lab.simulation.history import Value
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
 
-OPERATOR: Final = "operator"
 WRITES: Final = 12
 """What follows from an act makes about as many."""
 KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans", "services", "nodes")

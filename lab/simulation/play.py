@@ -22,8 +22,8 @@ from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Manifest
 from lab.simulation.acts import ACTS, Act, Place, draw_job
 from lab.simulation.checks import check
-from lab.simulation.connection import Strike, Write
-from lab.simulation.faults import FAULTS, OPERATOR, Fault
+from lab.simulation.connection import OPERATOR, Strike, Write
+from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
 from lab.simulation.promises import EVERY
 from lab.simulation.truths import Truth, plans_are_over

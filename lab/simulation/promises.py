@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
-from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
+from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, SERVICE
-from lab.simulation.truths import ENDED, OPERATOR, SOON, TRUTHS, Change, Truth, indexes
-from lab.truths.quota import is_true
+from lab.simulation.connection import BRAIN, OPERATOR
+from lab.simulation.reading import (
+    belongs_to,
+    is_over,
+    is_queued,
+    labels_of,
+    name_of,
+    phase_of,
+    role_of,
+    told_indexes,
+    uid_of,
+)
+from lab.simulation.truths import SOON, TRUTHS, Change, Truth
+from lab.truths.quota import ENDED, is_true
 from lab.virtual.kueue import condition
-from lab.virtual.story import QUEUE_LABEL
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
@@ -43,8 +55,8 @@ def plans_succeed_truly(world: World, change: Change) -> Iterator[str]:
     if resource is None or world.lags or resource["spec"].get("suspend"):
         return
     for role, asked in change.object["spec"].get("replicaResourceSpecs", {}).items():
-        done = len(indexes(resource.get("status", {}).get("completedIndexes", {}).get(role, "")))
-        pods = (p for p in world.of_job(POD, name) if p["metadata"]["labels"].get(LABEL_ROLE) == role)
+        done = len(told_indexes(resource, "completedIndexes", role))
+        pods = (p for p in world.of_job(POD, name) if role_of(p) == role)
         running = sum(p["status"]["phase"] != "Pending" for p in pods)  # one may end in that moment
         size = resource["spec"]["replicaResourceSpecs"].get(role, {}).get("replicas") or 0
         if "replicas" in asked and running + done < size:
@@ -69,7 +81,7 @@ def lost_pods_go(world: World, change: Change) -> Iterator[str]:
         return
     waited = (world.server.clock.now() - _read(deleted)).total_seconds()
     job = world.there(ELASTICJOB, about.get("labels", {}).get(LABEL_JOB, ""))
-    if job and not _is_over(job) and not job["spec"].get("managedBy") and waited > PATIENCE:
+    if job and not is_over(job) and not job["spec"].get("managedBy") and waited > PATIENCE:
         yield f"{about['name']} was deleted {waited:.0f} s ago, and waited for its machine"
 
 
@@ -95,7 +107,7 @@ def in_its_time(world: World, change: Change) -> Iterator[str]:
     if change.old is None:
         begun[change.object["metadata"]["uid"]] = world.time
         return
-    uid, name, policy = (*_about(change.old), change.old["spec"].get("runPolicy", {}))
+    uid, name, policy = uid_of(change.old), name_of(change.old), change.old["spec"].get("runPolicy", {})
     was, end = change.old.get("status", {}), condition(change.new or {}, "Failed")
     if change.new and change.old["spec"].get("suspend") and not change.new["spec"].get("suspend"):
         begun[uid] = world.time if was.get("phase") == "Suspended" else begun[uid]
@@ -114,13 +126,13 @@ def in_its_time(world: World, change: Change) -> Iterator[str]:
 
 def in_its_own_name(world: World, change: Change) -> Iterator[str]:
     """No program asks in a user's name."""
-    if change.by == "brain" and change.is_new and change.object["spec"].get("manualScaling"):
+    if change.by == BRAIN and change.is_new and change.object["spec"].get("manualScaling"):
         yield f"Brain's plan {change.object['metadata']['name']} is a user's"
 
 
 def ends_stay(world: World, change: Change) -> Iterator[str]:
     """What the status of a job that is over counts of failed and succeeded nodes does not fall."""
-    if world.lags or change.old is None or change.new is None or not _is_over(change.old):
+    if world.lags or change.old is None or change.new is None or not is_over(change.old):
         return
     now = change.new.get("status", {}).get("replicaStatuses", {})
     for role, counts in change.old.get("status", {}).get("replicaStatuses", {}).items():
@@ -180,7 +192,7 @@ def one_template(world: World) -> Iterator[str]:
             main = pod["spec"]["containers"][0]
             given = {each["name"]: each.get("value") for each in main.get("env", ())}
             other = {name: given.get(name) for name in wanted if given.get(name) != wanted[name]}
-            if pod["metadata"]["labels"].get(LABEL_ROLE) == "worker" and (other or main["image"] != image):
+            if role_of(pod) == "worker" and (other or main["image"] != image):
                 yield f"{pod['metadata']['name']} has {main['image']} {other}, its job {image} {wanted}"
 
 
@@ -189,9 +201,8 @@ def network_policies(world: World) -> Iterator[str]:
     if any(line.given.get("kind") == "networkpolicies" for line in world.history.lines):
         return
     for job, _ in _settled(world):
-        uid, name = _about(job)
-        found = world.there(NETWORK_POLICY, name)
-        mine = bool(found and any(o["uid"] == uid for o in found["metadata"].get("ownerReferences", ())))
+        name = name_of(job)
+        mine = belongs_to(world.there(NETWORK_POLICY, name), uid_of(job))
         if mine != job["spec"].get("networkPolicy", True):
             yield f"ElasticJob {name}: networkPolicy is {not mine}, and there is {'one' if mine else 'none'}"
 
@@ -207,7 +218,7 @@ def as_wished(world: World) -> Iterator[str]:
         last = wishes[-1:]
         if any(last[0].at - 1 < line.at for line in wishes[:-1]):
             continue  # a request is a plan only once the operator has seen it
-        if not last or last[0].name not in ("scale", "plan") or QUEUE_LABEL in _labels(job):
+        if not last or last[0].name not in ("scale", "plan") or is_queued(job):
             continue
         size, unit = int(last[0].given["workers"]), int(job["spec"].get("nodeUnit", 1))
         refused = last[0].name == "scale" and worker.get("replicas") != size
@@ -222,18 +233,17 @@ def as_wished(world: World) -> Iterator[str]:
 def trainings_are_followed(world: World) -> Iterator[str]:
     """The ElasticJob of a TrainingJob has its bounds, and is in its queue unless it runs."""
     for training in world.server.every(TRAININGJOB):
-        uid, name = _about(training)
-        job, asked = world.there(ELASTICJOB, name), training["spec"]["trainer"]
-        owners = job["metadata"].get("ownerReferences", ()) if job else ()
-        if job is None or _is_over(job) or not any(owner["uid"] == uid for owner in owners):
+        name, asked = name_of(training), training["spec"]["trainer"]
+        job = world.there(ELASTICJOB, name)
+        if job is None or is_over(job) or not belongs_to(job, uid_of(training)):
             continue
         worker = job["spec"]["replicaSpecs"]["worker"]
         bounds = worker.get("minReplicas"), worker.get("maxReplicas")
         if bounds != (asked["min-instance"], asked["max-instance"]):
             yield f"ElasticJob {name} has the bounds {bounds}, its TrainingJob {asked}"
-        queue, begun = _labels(training).get(QUEUE_LABEL), job.get("status", {}).get("phase") == "Running"
-        if queue and not begun and _labels(job).get(QUEUE_LABEL) != queue:
-            yield f"ElasticJob {name} is in queue {_labels(job).get(QUEUE_LABEL)}, its TrainingJob in {queue}"
+        queue, mine = (labels_of(each).get(QUEUE_NAME) for each in (training, job))
+        if queue and phase_of(job) != "Running" and mine != queue:
+            yield f"ElasticJob {name} is in queue {mine}, its TrainingJob in {queue}"
 
 
 def over_in_time(world: World) -> Iterator[str]:
@@ -242,7 +252,7 @@ def over_in_time(world: World) -> Iterator[str]:
         policy, name = job["spec"].get("runPolicy", {}), job["metadata"]["name"]
         if job["spec"].get("managedBy"):
             continue
-        over, runs = _is_over(job), job.get("status", {}).get("startTime") and not job["spec"].get("suspend")
+        over, runs = is_over(job), job.get("status", {}).get("startTime") and not job["spec"].get("suspend")
         if runs and not over and "activeDeadlineSeconds" in policy and not _clock_is_set(world):
             yield f"ElasticJob {name} runs, and its deadline has passed"
         if over and "ttlSecondsAfterFinished" in policy and not _clock_is_set(world):
@@ -259,7 +269,7 @@ def budgets(world: World) -> Iterator[str]:
     for job, resource in _settled(world):
         worker = job["spec"]["replicaSpecs"]["worker"]
         every = _alive(world, resource)
-        there = sum(p["metadata"]["labels"].get(LABEL_ROLE) == "worker" for p in every)
+        there = sum(role_of(p) == "worker" for p in every)
         found = world.there(POD_DISRUPTION_BUDGET, job["metadata"]["name"])
         least = found["spec"]["minAvailable"] if found else 0
         if least > max(there - 1, worker.get("minReplicas", 1), 0):
@@ -288,15 +298,7 @@ PROMISES: Final = (
 EVERY: Final = (*TRUTHS, *PROMISES)
 
 
-# reading objects
-
-
-def _about(found: Manifest) -> tuple[str, str]:
-    return found["metadata"]["uid"], found["metadata"]["name"]
-
-
-def _labels(found: Manifest) -> dict[str, str]:
-    return found["metadata"].get("labels") or {}
+# seen by several promises
 
 
 def _read(time: str) -> datetime:
@@ -309,10 +311,6 @@ def _begins(change: Change, field: str) -> bool:
     return field in new["metadata"] and field not in old["metadata"]
 
 
-def _is_over(job: Manifest) -> bool:
-    return is_true(job, "Complete") or is_true(job, "Failed")
-
-
 def _clock_is_set(world: World) -> bool:
     return any(line.name == "clock" for line in world.history.lines)
 
@@ -320,11 +318,9 @@ def _clock_is_set(world: World) -> bool:
 def _settled(world: World) -> Iterator[tuple[Manifest, Manifest]]:
     """The jobs that run, with their JobResources."""
     for job in world.server.every(ELASTICJOB):
-        uid, name = _about(job)
-        resource = world.there(JOBRESOURCE, name)
-        owners = resource["metadata"].get("ownerReferences", ()) if resource else ()
-        stands = job["spec"].get("suspend") or job["spec"].get("managedBy") or _is_over(job)
-        if resource and not stands and any(owner["uid"] == uid for owner in owners):
+        resource = world.there(JOBRESOURCE, name_of(job))
+        stands = job["spec"].get("suspend") or job["spec"].get("managedBy") or is_over(job)
+        if resource and not stands and belongs_to(resource, uid_of(job)):
             yield job, resource
 
 
@@ -332,7 +328,5 @@ def _alive(world: World, resource: Manifest) -> list[Manifest]:
     return [each for each in _pods(world, resource) if each["status"]["phase"] not in ENDED]
 
 
-def _pods(world: World, resource: Manifest) -> Iterable[Manifest]:
-    uid = resource["metadata"]["uid"]
-    every = world.server.every(POD)
-    return [p for p in every if any(o["uid"] == uid for o in p["metadata"].get("ownerReferences", ()))]
+def _pods(world: World, resource: Manifest) -> list[Manifest]:
+    return [each for each in world.server.every(POD) if belongs_to(each, uid_of(resource))]

@@ -12,26 +12,46 @@ from typing import TYPE_CHECKING, Any, Final
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE, LABEL_SCALE_TYPE
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
-from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, Places
+from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
-from elasticjob.controllers.parts.names import MASTER, STANDS_IN
+from elasticjob.controllers.parts.names import MASTER
 from elasticjob.controllers.parts.names import master as master_name
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD, SERVICE
+from lab.simulation.connection import OPERATOR, USER
+from lab.simulation.reading import (
+    bounds_of,
+    end_of,
+    forgives,
+    has_unplaced,
+    indexes,
+    indices_of,
+    is_manual,
+    is_over,
+    is_queued,
+    job_of,
+    lives,
+    name_of,
+    owner_of,
+    phase_of,
+    place_of,
+    resource_of,
+    role_of,
+    spec_of_role,
+    stands_in,
+    told_indexes,
+    uid_of,
+)
 from lab.simulation.trained import round_of, untrue_end, went_back
 from lab.truths import quota
-from lab.truths.quota import is_true
 from lab.virtual import story
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
 
-OPERATOR: Final = "operator"
-USER: Final = "user"
-ENDED: Final = ("Succeeded", "Failed")
 OVER: Final = ("Succeeded", "Failed", "Superseded")
 OURS: Final = frozenset(kind.resource for kind in (ELASTICJOB, JOBRESOURCE, SCALEPLAN, DIJOB, TRAININGJOB))
 SOON: Final = 1.0
@@ -91,9 +111,9 @@ class Truth:
 def one_life(world: World, change: Change) -> Iterator[str]:
     if not (change.of(POD) and change.is_new and change.by == OPERATOR):
         return
-    mine = _place(change.object)
-    alive = [each["metadata"]["name"] for each in world.server.every(POD) if _lives(world, each)]
-    same = [name for name in alive if _place(world.there(POD, name) or {}) == mine]
+    mine = place_of(change.object)
+    alive = [each["metadata"]["name"] for each in world.server.every(POD) if lives(world, each)]
+    same = [name for name in alive if place_of(world.there(POD, name) or {}) == mine]
     if mine and len(same) > 1:
         yield f"{' and '.join(same)} live at once"
 
@@ -107,14 +127,14 @@ def done_once(world: World, change: Change) -> Iterator[str]:
             done.setdefault((uid, role), set()).update(indexes(text))
         for (of, role), indices in done.items():
             if of == uid and not change.new["spec"].get("suspend"):
-                indices &= _indices(change.new, role)
+                indices &= indices_of(change.new, role)
     if change.of(POD) and change.new and change.new["status"]["phase"] == "Succeeded" and not change.is_new:
         world.at(SOON, _succeeds, world, change.new)
     if change.of(POD) and change.is_new and change.by == OPERATOR:
         labels = change.object["metadata"].get("labels", {})
-        known = done.get((_owner(change.object), labels.get(LABEL_ROLE, "")), ())
+        known = done.get((owner_of(change.object), labels.get(LABEL_ROLE, "")), ())
         if int(labels.get(LABEL_INDEX, -1)) in known and not world.is_blind:
-            yield f"{_name(change.object)} is made, and its node has succeeded"
+            yield f"{name_of(change.object)} is made, and its node has succeeded"
 
 
 def spent_once(world: World, change: Change) -> Iterator[str]:
@@ -124,28 +144,26 @@ def spent_once(world: World, change: Change) -> Iterator[str]:
         spent.clear()
     if change.of(JOBRESOURCE) and change.new:
         for role, text in (change.new.get("status") or {}).get("failedIndexes", {}).items():
-            spent[_uid(change.new), role] = indexes(text) & _indices(change.new, role)
+            spent[uid_of(change.new), role] = indexes(text) & indices_of(change.new, role)
     if change.of(POD) and change.is_new and change.by == OPERATOR:
-        uid, role, index = _place(change.object) or ("", "", "0")
+        uid, role, index = place_of(change.object) or ("", "", "0")
         if int(index) in spent.get((uid, role), ()) and not world.lags:
-            yield f"{_name(change.object)} is made, and its node has failed for good"
+            yield f"{name_of(change.object)} is made, and its node has failed for good"
 
 
 def services_come_back(world: World, change: Change) -> Iterable[str]:
     """A master's Service that others delete is there again within seconds."""
     job = change.object["metadata"].get("labels", {}).get(LABEL_JOB, "")
-    if change.new is None and change.by == USER and _name(change.object) == master_name(job):
-        world.at(
-            TOLD, _is_back, world, job, (world.there(ELASTICJOB, job) or {}).get("metadata", {}).get("uid")
-        )
+    if change.new is None and change.by == USER and name_of(change.object) == master_name(job):
+        world.at(TOLD, _is_back, world, job, uid_of(world.there(ELASTICJOB, job)))
     return ()
 
 
-def _is_back(world: World, name: str, uid: str | None) -> None:
+def _is_back(world: World, name: str, uid: str) -> None:
     job, resource = world.there(ELASTICJOB, name), world.there(JOBRESOURCE, name)
-    if job is None or resource is None or _uid(job) != uid or "deletionTimestamp" in job["metadata"]:
+    if job is None or resource is None or uid_of(job) != uid or "deletionTimestamp" in job["metadata"]:
         return
-    idle = job["spec"].get("suspend") or job["spec"].get("managedBy") or _is_over(job) or _blocked(job)
+    idle = job["spec"].get("suspend") or job["spec"].get("managedBy") or is_over(job) or _blocked(job)
     if not idle and world.calm_for > TOLD and world.there(SERVICE, master_name(name)) is None:
         world.breaks(f"services-come-back: {master_name(name)} is not there {TOLD:g} s after its deletion")
 
@@ -153,7 +171,7 @@ def _is_back(world: World, name: str, uid: str | None) -> None:
 def lost_pods_are_given_up(world: World, change: Change) -> Iterable[str]:
     """The pods of a machine that is gone are deleted within seconds, before the cluster does it."""
     if change.new is None:
-        world.at(TOLD, _are_given_up, world, _name(change.object))
+        world.at(TOLD, _are_given_up, world, name_of(change.object))
     return ()
 
 
@@ -161,27 +179,26 @@ def _are_given_up(world: World, machine: str) -> None:
     if world.there(NODE, machine) is not None or world.calm_for <= TOLD:
         return
     for pod in world.server.every(POD):
-        resource = _resource_of(world, pod) if pod["spec"].get("nodeName") == machine else None
-        job = world.there(ELASTICJOB, _name(resource)) if resource else None
-        if resource is None or job is None or _is_over(job) or _blocked(resource):
+        resource = resource_of(world, pod) if pod["spec"].get("nodeName") == machine else None
+        job = world.there(ELASTICJOB, name_of(resource)) if resource else None
+        if resource is None or job is None or is_over(job) or _blocked(resource):
             continue
         goes = {"deletionTimestamp"} & {*pod["metadata"], *resource["metadata"]} or job["spec"].get(
             "managedBy"
         )
         if pod["status"]["phase"] == "Running" and not goes:
-            world.breaks(f"lost-are-given-up: {_name(pod)} stays {TOLD:g} s after its machine")
+            world.breaks(f"lost-are-given-up: {name_of(pod)} stays {TOLD:g} s after its machine")
 
 
 def _succeeds(world: World, pod: Manifest) -> None:
     """Remember a node whose pod has succeeded, where the operator has had the time to write that."""
-    found, resource, place = world.there(POD, _name(pod)), _resource_of(world, pod), _place(pod)
-    if found is None or _uid(found) != _uid(pod) or resource is None or place is None or not world.is_calm:
+    found, resource, place = world.there(POD, name_of(pod)), resource_of(world, pod), place_of(pod)
+    if uid_of(found) != uid_of(pod) or resource is None or place is None or not world.is_calm:
         return
-    again = (
-        resource["spec"].get("suspend") or _role(world, resource, place[1]).get("restartPolicy") == "Always"
-    )
-    if not again and int(place[2]) in _indices(resource, place[1]):
-        world.memory["done"].setdefault(place[:2], set()).add(int(place[2]))
+    owner, role, index = place
+    again = spec_of_role(world, resource, role).get("restartPolicy") == "Always"
+    if not again and int(index) in indices_of(resource, role):
+        world.memory["done"].setdefault((owner, role), set()).add(int(index))
 
 
 def within_size(world: World, change: Change) -> Iterator[str]:
@@ -191,31 +208,32 @@ def within_size(world: World, change: Change) -> Iterator[str]:
         known.setdefault(change.new["metadata"]["uid"], []).append((world.time, change.new))
     if not (change.of(POD) and change.is_new and change.by == OPERATOR):
         return
-    resource, labels = _resource_of(world, change.object), change.object["metadata"].get("labels", {})
+    resource, labels = resource_of(world, change.object), change.object["metadata"].get("labels", {})
     role, index = labels.get(LABEL_ROLE, ""), labels.get(LABEL_INDEX)
-    if resource is None or role == MASTER or index is None or _standin(change.object, ()):
+    if resource is None or role == MASTER or index is None or stands_in(change.object, ()):
         return
     seen = known[resource["metadata"]["uid"]]
     lately = [each for at, each in seen if at > world.time - LATE]
     lately += [each for at, each in seen if at <= world.time - LATE][-1:]
-    if not any(int(index) in _indices(each, role) for each in lately):
-        yield f"{_name(change.object)} is made, and {role} has the nodes {sorted(_indices(resource, role))}"
+    if not any(int(index) in indices_of(each, role) for each in lately):
+        asked = sorted(indices_of(resource, role))
+        yield f"{name_of(change.object)} is made, and {role} has the nodes {asked}"
 
 
 def over_is_over(world: World, change: Change) -> Iterator[str]:
     """A job that has ended makes no pod, and never runs again."""
     ended: dict[str, float] = world.memory.setdefault("ended", {})
-    if change.of(ELASTICJOB) and change.new and _is_over(change.new):
+    if change.of(ELASTICJOB) and change.new and is_over(change.new):
         ended.setdefault(change.new["metadata"]["uid"], world.time)
-    before, after = (_ends(each) if each else "" for each in (change.old, change.new))
+    before, after = (end_of(each) if each else "" for each in (change.old, change.new))
     revived = change.of(ELASTICJOB) and before in ("Complete", "Failed") and after not in ("", before)
     if revived and not world.lags:  # else it is the write of a leader that was stopped, which the next mends
-        yield f"{_name(change.object)} was {before}, and is {after}"
+        yield f"{name_of(change.object)} was {before}, and is {after}"
     if change.of(POD) and change.is_new and change.by == OPERATOR and not world.lags:
-        resource = _resource_of(world, change.object)
-        since = ended.get(_owner(resource), world.time) if resource else world.time
-        if world.time - since > SOON:
-            yield f"{_name(change.object)} is made, and its job has been over for {world.time - since:.1f} s"
+        resource = resource_of(world, change.object)
+        over = world.time - ended.get(owner_of(resource), world.time) if resource else 0.0
+        if over > SOON:
+            yield f"{name_of(change.object)} is made, and its job has been over for {over:.1f} s"
 
 
 # writers
@@ -237,33 +255,33 @@ def specs_are_users(world: World, change: Change) -> Iterator[str]:
     """No program of ours writes what users ask for; a TrainingJob's controller is the user of its job."""
     if change.by != OPERATOR or not change.of(ELASTICJOB) or change.old is None or change.new is None:
         return
-    if _owner(change.new):
+    if owner_of(change.new):
         return
     if change.old["spec"] != change.new["spec"]:
-        yield f"the operator changes the spec of ElasticJob {_name(change.object)}"
+        yield f"the operator changes the spec of ElasticJob {name_of(change.object)}"
 
 
 def plans_end_once(world: World, change: Change) -> Iterator[str]:
     if change.of(SCALEPLAN) and change.is_new:
-        world.memory.setdefault("plans", {})[_uid(change.object)] = world.server.version
+        world.memory.setdefault("plans", {})[uid_of(change.object)] = world.server.version
     if not change.of(SCALEPLAN) or change.old is None or change.new is None:
         return
-    before, after = _phase(change.old), _phase(change.new)
+    before, after = phase_of(change.old), phase_of(change.new)
     if before in OVER and after != before and not world.lags:
-        yield f"plan {_name(change.object)} was {before}, and is {after}"
-    if after == "Superseded" != before and _is_manual(change.new):
-        job, every = world.there(ELASTICJOB, _label(change.new)), world.of_job(SCALEPLAN, _label(change.new))
+        yield f"plan {name_of(change.object)} was {before}, and is {after}"
+    if after == "Superseded" != before and is_manual(change.new):
+        job, every = world.there(ELASTICJOB, job_of(change.new)), world.of_job(SCALEPLAN, job_of(change.new))
         order = world.memory.setdefault("plans", {})
-        newer = [each for each in every if order[_uid(each)] > order[_uid(change.new)]]
-        if job and not _is_over(job) and newer and not any(map(_is_manual, newer)):
-            yield f"plan {_name(change.object)} of a user is superseded by {_name(newer[0])}"
+        newer = [each for each in every if order[uid_of(each)] > order[uid_of(change.new)]]
+        if job and not is_over(job) and newer and not any(map(is_manual, newer)):
+            yield f"plan {name_of(change.object)} of a user is superseded by {name_of(newer[0])}"
 
 
 def plan_at_once(world: World, change: Change) -> Iterator[str]:
     """One plan is carried out at a time."""
-    if change.of(SCALEPLAN) and change.new and _phase(change.new) == "Scaling":
-        every = world.of_job(SCALEPLAN, _label(change.new))
-        found = sorted(_name(each) for each in every if _phase(each) == "Scaling")
+    if change.of(SCALEPLAN) and change.new and phase_of(change.new) == "Scaling":
+        every = world.of_job(SCALEPLAN, job_of(change.new))
+        found = sorted(name_of(each) for each in every if phase_of(each) == "Scaling")
         if len(found) > 1:
             yield f"plans {' and '.join(found)} are carried out at once"
 
@@ -275,12 +293,12 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
     if change.old["metadata"]["uid"] != change.new["metadata"]["uid"]:
         return
     old, new, about = change.old.get("status") or {}, change.new.get("status") or {}, change.new["metadata"]
-    what = f"{change.resource.partition('.')[0]} {_name(change.object)}"
+    what = f"{change.resource.partition('.')[0]} {name_of(change.object)}"
     seen = new.get("observedGeneration", 0)
     if seen < old.get("observedGeneration", 0) or seen > about.get("generation", 0):
         yield f"{what}: observedGeneration was {old.get('observedGeneration')}, and is {seen}"
     stays = not change.new["spec"].get("suspend") and seen == about.get("generation")
-    evicted = change.of(ELASTICJOB) and _queued(world, change.new) and not new.get("startTime")
+    evicted = change.of(ELASTICJOB) and is_queued(change.new) and not new.get("startTime")
     for field in ("completionTime",) if evicted else ("startTime", "completionTime"):
         if stays and old.get(field) and old[field] != new.get(field) and old.get("phase") != "Suspended":
             yield f"{what}: {field} was {old[field]}, and is {new.get(field)}"
@@ -307,7 +325,7 @@ def told_in_time(world: World, change: Change) -> Iterable[str]:
 
 def _is_told(world: World, resource: str, about: Manifest) -> None:
     found = next(
-        (each for each in world.server.objects[resource].values() if _uid(each) == about["uid"]), None
+        (each for each in world.server.objects[resource].values() if uid_of(each) == about["uid"]), None
     )
     if found is None or "deletionTimestamp" in found["metadata"] or found["spec"].get("managedBy"):
         return
@@ -323,14 +341,14 @@ def _facts(world: World, what: str, before: Manifest, after: Manifest) -> Iterat
     """What is lost of the facts of nodes that stay."""
     old, new = before.get("status") or {}, after.get("status") or {}
     for role, known in old.get("completedIndexes", {}).items():
-        both = _indices(before, role) & _indices(after, role)
+        both = indices_of(before, role) & indices_of(after, role)
         if lost := (indexes(known) & both) - indexes(new.get("completedIndexes", {}).get(role, "")):
             yield f"{what}: {role} {sorted(lost)} had succeeded"
     for role, counts in old.get("restarts", {}).items():
-        both = _indices(before, role) & _indices(after, role)
+        both = indices_of(before, role) & indices_of(after, role)
         now = new.get("restarts", {}).get(role, {})
         less = [index for index, many in counts.items() if int(index) in both and now.get(index, 0) < many]
-        if less and not _forgives(world, after):
+        if less and not forgives(world, after):
             yield f"{what}: restarts of {role} {', '.join(less)} are forgotten"
 
 
@@ -347,12 +365,11 @@ def quotas(world: World, change: Change) -> Iterator[str]:
 def _counts(world: World, pod: Manifest) -> bool:
     """Whether a pod is of a job in a queue, or of none of ours; one that came later may have others."""
     job = world.there(ELASTICJOB, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
-    resource = _resource_of(world, pod)
-    mine = job and resource and _owner(resource) == job["metadata"]["uid"]
+    resource = resource_of(world, pod)
+    mine = job and resource and owner_of(resource) == job["metadata"]["uid"]
     entered = [line.given["name"] for line in world.history.lines if line.name == "enqueue"]
-    return bool(
-        mine and job and _queued(world, job) and _name(job) not in entered
-    ) or quota.WORKLOAD_OF in pod["metadata"].get("annotations", {})
+    has_quota = quota.WORKLOAD_OF in pod["metadata"].get("annotations", {})
+    return has_quota or bool(mine and job and is_queued(job) and name_of(job) not in entered)
 
 
 def rounds_go_on(world: World, change: Change) -> Iterable[str]:
@@ -382,28 +399,28 @@ def _is_late(job: Manifest) -> bool:
 def as_asked(world: World) -> Iterator[str]:
     """Each node of a JobResource has one pod that runs, or has done its work, or failed for good."""
     for resource in world.server.every(JOBRESOURCE):
-        job = world.there(ELASTICJOB, _name(resource))
-        if job and (_is_over(job) or job["spec"].get("managedBy")):
+        job = world.there(ELASTICJOB, name_of(resource))
+        if job and (is_over(job) or job["spec"].get("managedBy")):
             continue
         if "deletionTimestamp" in resource["metadata"]:
-            yield f"JobResource {_name(resource)} never goes"
+            yield f"JobResource {name_of(resource)} never goes"
             continue
         yield from _pods_of(world, resource)
 
 
 def _pods_of(world: World, resource: Manifest) -> Iterator[str]:
-    name = _name(resource)
+    name = name_of(resource)
     if _blocked(resource):
         return
-    every = [p for p in world.server.every(POD) if _owner(p) == resource["metadata"]["uid"]]
+    every = [p for p in world.server.every(POD) if owner_of(p) == resource["metadata"]["uid"]]
     for role in resource["spec"].get("replicaResourceSpecs", {}):
-        failed = indexes(resource.get("status", {}).get("failedIndexes", {}).get(role, ""))
-        asked = _indices(resource, role)
-        mine = [p for p in every if _role_of(p) == role and not _standin(p, asked)]
-        alive = {int(p["metadata"]["labels"][LABEL_INDEX]) for p in mine if _lives(world, p)}
+        failed = told_indexes(resource, "failedIndexes", role)
+        asked = indices_of(resource, role)
+        mine = [p for p in every if role_of(p) == role and not stands_in(p, asked)]
+        alive = {int(p["metadata"]["labels"][LABEL_INDEX]) for p in mine if lives(world, p)}
         if surplus := alive - asked:
             yield f"JobResource {name}: {role} {sorted(surplus)} run, and {sorted(asked)} are asked for"
-        done = {int(each) for each in _completed(resource, role)}
+        done = told_indexes(resource, "completedIndexes", role)
         if lacking := asked - alive - done - failed:
             yield f"JobResource {name}: {role} {sorted(lacking)} do not run, and are asked for"
 
@@ -424,49 +441,49 @@ def told_truly(world: World) -> Iterator[str]:
             if (seen := status.get("observedGeneration")) != (now := about["generation"]):
                 yield f"{kind.name} {about['name']} is of generation {now}, its status of {seen}"
     for job in world.server.every(ELASTICJOB):
-        resource = world.there(JOBRESOURCE, _name(job))
-        if resource is None or _is_over(job):
+        resource = world.there(JOBRESOURCE, name_of(job))
+        if resource is None or is_over(job):
             continue
         mine = [
             p
             for p in world.server.every(POD)
-            if _owner(p) == resource["metadata"]["uid"] and _lives(world, p)
+            if owner_of(p) == resource["metadata"]["uid"] and lives(world, p)
         ]
         for role, told in job.get("status", {}).get("replicaStatuses", {}).items():
-            asked, named = _indices(resource, role), [p for p in mine if _role_of(p) == role]
-            of_role = [p for p in named if not _standin(p, asked)]
+            asked, named = indices_of(resource, role), [p for p in mine if role_of(p) == role]
+            of_role = [p for p in named if not stands_in(p, asked)]
             running = sum(
                 p["status"]["phase"] == "Running" and "deletionTimestamp" not in p["metadata"]
                 for p in of_role
             )
             if role != MASTER and (counted := told.get("active", 0)) != running:
-                yield f"ElasticJob {_name(job)}: status counts {counted} of {role}, {running} run"
+                yield f"ElasticJob {name_of(job)}: status counts {counted} of {role}, {running} run"
 
 
 def children_are_told(world: World) -> Iterator[str]:
     """A TrainingJob says what its ElasticJob says."""
     for each in world.server.every(TRAININGJOB):
-        child, status = world.there(ELASTICJOB, _name(each)), each.get("status") or {}
-        if child is None or _owner(child) != _uid(each) or status.get("phase") in ("Failed", "Succeed"):
+        child, status = world.there(ELASTICJOB, name_of(each)), each.get("status") or {}
+        if child is None or owner_of(child) != uid_of(each) or status.get("phase") in ("Failed", "Succeed"):
             continue
         told = child.get("status") or {}
-        if status.get("trainers") != told.get("workers") or _is_over(child):
-            yield f"TrainingJob {_name(each)} says {status}, its job {told.get('workers')}, {_ends(child)}"
+        if status.get("trainers") != told.get("workers") or is_over(child):
+            yield f"TrainingJob {name_of(each)} says {status}, its job {told.get('workers')}, {end_of(child)}"
 
 
 def masters_are_found(world: World) -> Iterator[str]:
     """A job that runs has its master's Service, and its status the master's last round."""
     for job in world.server.every(ELASTICJOB):
-        resource, spec = world.there(JOBRESOURCE, _name(job)), job["spec"]
+        resource, spec = world.there(JOBRESOURCE, name_of(job)), job["spec"]
         idle = spec.get("suspend") or spec.get("managedBy") or spec.get("distributionStrategy") == "Local"
-        if resource is None or _is_over(job) or _blocked(resource) or _blocked(job) or idle:
+        if resource is None or is_over(job) or _blocked(resource) or _blocked(job) or idle:
             continue
-        if world.there(SERVICE, master_name(_name(job))) is None:
-            yield f"ElasticJob {_name(job)} runs, and there is no Service {master_name(_name(job))}"
-        _, master = world.masters.get(_name(job), ("", None))
-        core = master.core if master and world.served[_name(job)] == _uid(job) else None
+        if world.there(SERVICE, master_name(name_of(job))) is None:
+            yield f"ElasticJob {name_of(job)} runs, and there is no Service {master_name(name_of(job))}"
+        _, master = world.masters.get(name_of(job), ("", None))
+        core = master.core if master and world.served[name_of(job)] == uid_of(job) else None
         if core and round_of(job) != core.job.round:
-            yield f"ElasticJob {_name(job)} is in round {core.job.round}, its status in {round_of(job)}"
+            yield f"ElasticJob {name_of(job)} is in round {core.job.round}, its status in {round_of(job)}"
 
 
 def plans_are_over(world: World) -> Iterator[str]:
@@ -476,25 +493,20 @@ def plans_are_over(world: World) -> Iterator[str]:
         resource = world.there(JOBRESOURCE, plan["spec"]["ownerJob"])
         if job is None or resource is None or _blocked(resource):
             continue
-        waits = job["spec"].get("suspend") or _queued(world, job) or job["spec"].get("managedBy")
-        if _phase(plan) not in OVER and not waits and not _unplaced(world, job):
-            yield f"plan {_name(plan)} is {_phase(plan) or 'not looked at'}"
+        waits = job["spec"].get("suspend") or is_queued(job) or job["spec"].get("managedBy")
+        if phase_of(plan) not in OVER and not waits and not has_unplaced(world, job):
+            yield f"plan {name_of(plan)} is {phase_of(plan) or 'not looked at'}"
 
 
 def last_word(world: World) -> Iterator[str]:
     """Where no plan came later, a job has the size that its user asked for last."""
     for job in world.server.every(ELASTICJOB):
-        resource = world.there(JOBRESOURCE, _name(job))
-        if (
-            resource is None
-            or _is_over(job)
-            or _queued(world, job)
-            or resource["spec"].get("replicas") is not None
-        ):
+        resource = world.there(JOBRESOURCE, name_of(job))
+        if resource is None or is_over(job) or is_queued(job) or resource["spec"].get("replicas") is not None:
             continue
         for role, asked in job["spec"]["replicaSpecs"].items():
             placed = resource["spec"].get("replicaResourceSpecs", {}).get(role)
-            least, most = _bounds(asked)
+            least, most = bounds_of(asked)
             size = (placed or {}).get("replicas")
             if (
                 role not in (MASTER, "master")
@@ -502,7 +514,7 @@ def last_word(world: World) -> Iterator[str]:
                 and not least <= size <= most
                 and not job["spec"].get("suspend")
             ):
-                yield f"ElasticJob {_name(job)}: {role} has {size} nodes, its bounds are {least} and {most}"
+                yield f"ElasticJob {name_of(job)}: {role} has {size} nodes, its bounds are {least} and {most}"
 
 
 def queued_rightly(world: World) -> Iterable[str]:
@@ -510,8 +522,8 @@ def queued_rightly(world: World) -> Iterable[str]:
     named = (*world.server.every(JOBRESOURCE), *world.server.every(ELASTICJOB))
     if not world.server.every(WORKLOAD) or any(map(_blocked, named)):
         return ()
-    lasting = {_name(job) for job in world.jobs() if _is_over(job) and _keeps_pods(job)}
-    short = {_name(r) for r in world.server.every(JOBRESOURCE) if r.get("status", {}).get("failedIndexes")}
+    lasting = {name_of(job) for job in world.jobs() if is_over(job) and _keeps_pods(job)}
+    short = {name_of(r) for r in world.server.every(JOBRESOURCE) if r.get("status", {}).get("failedIndexes")}
     known = [*(f"job {name} is over" for name in lasting), *(f"job {name} has" for name in short)]
     return [each for each in story.at_rest(world) if not any(sentence in each for sentence in known)]
 
@@ -528,35 +540,14 @@ def nothing_is_left(world: World) -> Iterator[str]:
             for each in found.values():
                 if not each["metadata"].get("labels", {}).get("foreign"):
                     why = each["metadata"].get("finalizers") or "without finalizers"
-                    yield f"{resource} {_name(each)} is left, {why}"
+                    yield f"{resource} {name_of(each)} is left, {why}"
 
 
 TRUTHS: Final = (
     Truth("one-life", one_life, of=(POD.resource,)),
-    Truth(
-        "done-once",
-        done_once,
-        of=(
-            JOBRESOURCE.resource,
-            POD.resource,
-        ),
-    ),
-    Truth(
-        "within-size",
-        within_size,
-        of=(
-            JOBRESOURCE.resource,
-            POD.resource,
-        ),
-    ),
-    Truth(
-        "over-is-over",
-        over_is_over,
-        of=(
-            ELASTICJOB.resource,
-            POD.resource,
-        ),
-    ),
+    Truth("done-once", done_once, of=(JOBRESOURCE.resource, POD.resource)),
+    Truth("within-size", within_size, of=(JOBRESOURCE.resource, POD.resource)),
+    Truth("over-is-over", over_is_over, of=(ELASTICJOB.resource, POD.resource)),
     Truth("own-objects", own_objects),
     Truth("specs-are-users", specs_are_users, of=(ELASTICJOB.resource,)),
     Truth("plans-end-once", plans_end_once, of=(SCALEPLAN.resource,)),
@@ -566,14 +557,7 @@ TRUTHS: Final = (
     Truth("services-come-back", services_come_back, of=(SERVICE.resource,)),
     Truth("lost-are-given-up", lost_pods_are_given_up, of=(NODE.resource,)),
     Truth("told-in-time", told_in_time, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
-    Truth(
-        "quotas",
-        quotas,
-        of=(
-            WORKLOAD.resource,
-            POD.resource,
-        ),
-    ),
+    Truth("quotas", quotas, of=(WORKLOAD.resource, POD.resource)),
     Truth("rounds-go-on", rounds_go_on, of=(ELASTICJOB.resource,)),
     Truth("verdicts", rest=verdicts),
     Truth("as-asked", rest=as_asked),
@@ -585,112 +569,3 @@ TRUTHS: Final = (
     Truth("queued-rightly", rest=queued_rightly),
     Truth("nothing-is-left", gone=nothing_is_left),
 )
-
-
-# reading objects
-
-
-def _name(found: Manifest) -> str:
-    return str(found["metadata"]["name"])
-
-
-def _uid(found: Manifest) -> str:
-    return str(found["metadata"]["uid"])
-
-
-def _label(found: Manifest) -> str:
-    return str(found["spec"].get("ownerJob", ""))
-
-
-def _phase(found: Manifest) -> str:
-    return str((found.get("status") or {}).get("phase") or "")
-
-
-def _is_manual(plan: Manifest) -> bool:
-    return (
-        bool(plan["spec"].get("manualScaling"))
-        or plan["metadata"].get("labels", {}).get(LABEL_SCALE_TYPE) == "manual"
-    )
-
-
-def _place(pod: Manifest) -> tuple[str, str, str] | None:
-    """Whose node a pod is: the uid of the owner, role and index."""
-    labels = pod.get("metadata", {}).get("labels", {})
-    if LABEL_INDEX not in labels or LABEL_ROLE not in labels:
-        return None
-    return _owner(pod), labels[LABEL_ROLE], labels[LABEL_INDEX]
-
-
-def _owner(found: Manifest) -> str:
-    owners = found["metadata"].get("ownerReferences", ())
-    return next((str(each["uid"]) for each in owners if each.get("controller")), "")
-
-
-def _lives(world: World, pod: Manifest) -> bool:
-    """Whether the program of a pod runs or may run: on a machine that is there, or on none yet."""
-    machine = pod["spec"].get("nodeName")
-    return pod["status"]["phase"] not in ENDED and (not machine or world.there(NODE, machine) is not None)
-
-
-def _standin(pod: Manifest, asked: Collection[int]) -> bool:
-    """Whether a pod is of a spare, or stands in for another: a growth may take in its index."""
-    about = pod["metadata"]
-    return STANDS_IN in about.get("annotations", {}) and int(about["labels"][LABEL_INDEX]) not in asked
-
-
-def _role_of(pod: Manifest) -> str:
-    return str(pod["metadata"].get("labels", {}).get(LABEL_ROLE, ""))
-
-
-def _resource_of(world: World, pod: Manifest) -> Manifest | None:
-    found = world.there(JOBRESOURCE, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
-    return found if found and found["metadata"]["uid"] == _owner(pod) else None
-
-
-def _role(world: World, resource: Manifest, role: str) -> Manifest:
-    job = world.there(ELASTICJOB, _name(resource))
-    found: Manifest = job["spec"]["replicaSpecs"].get(role, {}) if job else {}
-    return found
-
-
-def _indices(resource: Manifest, role: str) -> set[int]:
-    """The indices of the nodes of a role that should run."""
-    asked = resource["spec"].get("replicaResourceSpecs", {}).get(role, {})
-    return set() if resource["spec"].get("suspend") else {*Places.model_validate(asked).indices}
-
-
-def indexes(text: str) -> set[int]:
-    """Return the indices of a text such as `0-3,7`."""
-    ends = (part.partition("-") for part in text.split(",") if part)
-    return {index for first, _, last in ends for index in range(int(first), int(last or first) + 1)}
-
-
-def _completed(resource: Manifest, role: str) -> set[str]:
-    text = resource.get("status", {}).get("completedIndexes", {}).get(role, "")
-    return {str(each) for each in indexes(text)}
-
-
-def _is_over(job: Manifest) -> bool:
-    return is_true(job, "Complete") or is_true(job, "Failed")
-
-
-def _ends(job: Manifest) -> str:
-    return "Complete" if is_true(job, "Complete") else "Failed" if is_true(job, "Failed") else "running"
-
-
-def _forgives(world: World, resource: Manifest) -> bool:
-    job = world.there(ELASTICJOB, _name(resource))
-    return bool(job and job["spec"].get("runPolicy", {}).get("forgiveRestartsAfterSeconds"))
-
-
-def _queued(world: World, job: Manifest) -> bool:
-    return "kueue.x-k8s.io/queue-name" in job["metadata"].get("labels", {})
-
-
-def _unplaced(world: World, job: Manifest) -> bool:
-    return any(p["status"]["phase"] == "Pending" for p in world.of_job(POD, _name(job)))
-
-
-def _bounds(role: Manifest) -> tuple[int, int]:
-    size = role.get("replicas") or 0
-    return int(role.get("minReplicas") or 0), int(role.get("maxReplicas") or size or 1 << 30)

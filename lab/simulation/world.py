@@ -26,27 +26,24 @@ from elasticjob.master.state.job import Job
 from lab.simulation.agent import Agent
 from lab.simulation.autoscaler import Looks
 from lab.simulation.brain import Brain
-from lab.simulation.connection import Connection, Strike, Write
+from lab.simulation.connection import BRAIN, OPERATOR, USER, Connection, Strike, Write
 from lab.simulation.history import History
 from lab.simulation.master import Master
+from lab.simulation.reading import is_queued, labels_of, uid_of
 from lab.simulation.trained import unsound
 from lab.simulation.training import Training
 from lab.simulation.truths import Change, Truth
-from lab.truths.quota import Object, remembered
+from lab.truths.quota import ENDED, Object, remembered
 from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
 from lab.virtual.cluster import TEAM
 from lab.virtual.loop import LoopClock
 from lab.virtual.operator import Operator
 from lab.virtual.server import Instant, Verbs
-from lab.virtual.story import QUEUE_LABEL
 
 SECONDS: Final = "SECONDS"
 EXIT: Final = "EXIT"
 """Variables of a container that ends by itself: after how long, and with which code."""
-USER: Final = "user"
-OPERATOR: Final = "operator"
-BRAIN: Final = "brain"
 OURS: Final = (OPERATOR, BRAIN)
 TRAINS: Final = "simulation/trains"
 """The annotation of a job of which masters and agents are programs."""
@@ -63,7 +60,6 @@ UNSCHEDULABLE: Final = {
     "reason": "Unschedulable",
     "message": "0 nodes fit",
 }
-ENDED: Final = ("Succeeded", "Failed")
 
 
 class Clock(LoopClock):
@@ -163,9 +159,9 @@ class World(cluster.World):
 
     def start(self, behind: int = 0, seconds: float = 0.0) -> None:
         """The operator starts, or the next one leads; its first lists may be old."""
-        connection = Connection(self.server, "operator", self, self.history.seed + self._numbers["starts"])
+        connection = Connection(self.server, OPERATOR, self, self.history.seed + self._numbers["starts"])
         self._numbers["starts"] += 1
-        chance = self.drawn("operator", self._numbers["starts"])
+        chance = self.drawn(OPERATOR, self._numbers["starts"])
         self.operator = Operator(connection, chance, self.has_workloads, self.clock, behind, seconds)
         self._process = Process(self.operator, connection)
 
@@ -315,7 +311,7 @@ class World(cluster.World):
             connection = Connection(self.server, f"master {uid}", self, self.history.seed)
             ended = partial(self._ends, name, uid)
             master = Master(connection, LoopClock(), TEAM, job, name, ended, self._judge)
-            self.masters[job], self.served[job] = (uid, master), _uid(self.there(ELASTICJOB, job))
+            self.masters[job], self.served[job] = (uid, master), uid_of(self.there(ELASTICJOB, job))
             master.start()
         else:
             steps = int(seconds) or ENDLESS
@@ -409,7 +405,7 @@ class World(cluster.World):
     def jobs(self) -> list[Manifest]:
         """The jobs in queues that are ours."""
         every = (each for each in super().jobs() if not each["spec"].get("managedBy"))
-        return [each for each in every if QUEUE_LABEL in (each["metadata"].get("labels") or {})]
+        return [each for each in every if is_queued(each)]
 
     @property
     def time(self) -> float:
@@ -456,7 +452,7 @@ class World(cluster.World):
     def of_job(self, kind: Kind[Any], job: str) -> list[Manifest]:
         """The objects of a kind that belong to a job, by its label."""
         every = self.server.every(kind)
-        return [each for each in every if (each["metadata"].get("labels") or {}).get(LABEL_JOB) == job]
+        return [each for each in every if labels_of(each).get(LABEL_JOB) == job]
 
     def names(self, kind: Kind[Any] = ELASTICJOB) -> list[str]:
         return sorted(each["metadata"]["name"] for each in self.server.every(kind))
@@ -476,10 +472,6 @@ def _is_status(old: Manifest | None, new: Manifest | None) -> bool:
     return all(old.get(part) == new.get(part) for part in ("spec", "data")) and all(
         old["metadata"].get(part) == new["metadata"].get(part) for part in ("deletionTimestamp", "labels")
     )
-
-
-def _uid(found: Manifest | None) -> str:
-    return str(found["metadata"]["uid"]) if found else ""
 
 
 def with_room(pod: Manifest, there: list[Manifest], machines: list[Manifest]) -> list[Manifest]:

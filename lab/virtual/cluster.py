@@ -16,6 +16,7 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import (
     CLUSTER_QUEUE,
@@ -466,7 +467,7 @@ def job(
         "template": {"spec": {"containers": [container], **({"tolerations": [TOLERATION]} if spot else {})}},
     }
     worker |= {} if most is None else {"maxReplicas": most}
-    labels = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+    labels = {QUEUE_NAME: queue} if queue else {}
     labels |= {"kueue.x-k8s.io/priority-class": priority} if priority else {}
     spec: Manifest = {"optimizeMode": mode, "replicaSpecs": {"worker": worker}}
     spec |= {} if unit == 1 else {"nodeUnit": unit}
@@ -479,7 +480,7 @@ def dijob(name: str, queue: str) -> Manifest:
     """A coordinator; what it asks di-server for comes later."""
     container = {"name": "di-container", "image": "none", "resources": {"requests": {"cpu": "1"}}}
     role = {"template": {"spec": {"containers": [container]}}}
-    labels = {"labels": {"kueue.x-k8s.io/queue-name": queue}} if queue else {}
+    labels = {"labels": {QUEUE_NAME: queue}} if queue else {}
     about = {"name": name, "namespace": TEAM, **labels}
     spec = {"group": "team", "cleanPodPolicy": "Running", "coordinator": role, "collector": role}
     return {"metadata": about, "spec": spec}

@@ -13,6 +13,7 @@ from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, LOCAL_QUEUE, NEEDED, REPLACES, WORKLOAD
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import POD
@@ -24,7 +25,6 @@ from lab.virtual.operator import Crashes
 QUIET: Final = 200.0
 """Seconds without a write after which a world is at rest: jobs look for quota again after a minute."""
 LONGEST: Final = 900.0
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 SLICE: Final = "elasticjob.dlrover/slice"
 
 Event = Callable[[World], Awaitable[None] | None]
@@ -126,7 +126,7 @@ def at_rest(world: World) -> list[str]:
         for each in world.jobs():
             wrong += _about(world, each)
         for each in world.server.every(DIJOB):
-            if QUEUE_LABEL in (each["metadata"].get("labels") or {}):
+            if QUEUE_NAME in (each["metadata"].get("labels") or {}):
                 wrong += _about_players(world, each)
     return wrong
 
@@ -410,7 +410,7 @@ def _hopeless(world: World) -> None:
 def _change_queue(world: World) -> None:
     """A user names another queue, where no webhook refuses it."""
     if found := world.server.found(ELASTICJOB, _any(world, ELASTICJOB), TEAM):
-        labels = {**found["metadata"]["labels"], "kueue.x-k8s.io/queue-name": world.chance.choice("ab")}
+        labels = {**found["metadata"]["labels"], QUEUE_NAME: world.chance.choice("ab")}
         world.server.change(ELASTICJOB, found, metadata={**found["metadata"], "labels": labels})
 
 
