@@ -56,7 +56,7 @@ from lab.running import beside, running
 from lab.simulation.connection import OPERATOR, USER, Strike
 from lab.simulation.history import History
 from lab.simulation.play import happens, heal
-from lab.simulation.world import EXIT, SECONDS, UNSCHEDULABLE, with_room
+from lab.simulation.world import UNSCHEDULABLE, own_end, with_room
 from lab.virtual import pods
 from lab.virtual.cluster import MACHINES, TEAM, node
 from lab.virtual.server import Verbs
@@ -296,9 +296,8 @@ class Cluster:
             self._once("_starts", pod, self._delay("_starts", pod, 0.05, 2.0), self._starts)
         if self.plays and "deletionTimestamp" in about:
             self._once("_leaves", pod, self._delay("_leaves", pod, 0.05, 4.0), self._leaves)
-        env = {each["name"]: each.get("value", "") for each in pod["spec"]["containers"][0].get("env") or ()}
-        if phase == "Running" and (seconds := float(env.get(SECONDS) or 0)):
-            code = int(env.get(EXIT) or 0)
+        seconds, code = own_end(pod)
+        if phase == "Running" and seconds:
             self._once("ends", pod, seconds, lambda pod: self._ends(pod, code))
 
     def _delay(self, what: str, pod: Manifest, least: float, most: float) -> float:

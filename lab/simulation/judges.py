@@ -32,6 +32,7 @@ from elasticjob.kube.objects.views import POD, SECRET
 from lab.clusters.plane.controlplane import ControlPlane
 from lab.simulation.cluster import KINDS, Cluster, on_devcluster, on_plane, set_up
 from lab.simulation.history import History, Line, Value
+from lab.simulation.normal import TIMES, UIDS
 from lab.simulation.play import draw, play
 from lab.virtual.cluster import MACHINES, TEAM
 
@@ -65,8 +66,8 @@ DROPPED: Final = frozenset(
 )
 TOKEN: Final = "elasticjob.dlrover/token"
 WORDS: Final = (
-    (re.compile(r"uid-\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UID"),
-    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "TIME"),
+    (re.compile(rf"uid-\d+|{UIDS.pattern}"), "UID"),
+    (TIMES, "TIME"),
     (re.compile(r"\b\d+\.\d+\.\d+\.\d+\b"), "ADDRESS"),
     (re.compile(r'(activeDeadlineSeconds \(\d+ s\)): [^"]*'), r"\1"),
     (re.compile(f'"({"|".join(MACHINES)})"'), '"MACHINE"'),

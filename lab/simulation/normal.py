@@ -13,7 +13,7 @@ METADATA: Final = ("name", "labels", "annotations", "finalizers", "ownerReferenc
 """What is compared of metadata; else it is numbers and times."""
 LEFT_OUT: Final = frozenset({"events", "leases", "nodes", "workloads", "scaleplans"})
 """How many slices of quota and which plans a job has had depends on when it grew."""
-UIDS: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+UIDS: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 TIMES: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 ADDRESSES: Final = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
 THEN: Final = ("NODE_NUM",)

@@ -301,9 +301,7 @@ class World(cluster.World):
         """The container of a pod has started."""
         about, labels = pod["metadata"], pod["metadata"].get("labels", {})
         name, uid, job = about["name"], about["uid"], labels.get(LABEL_JOB, "")
-        main = pod["spec"]["containers"][0]
-        given = {each["name"]: each.get("value", "") for each in main.get("env") or ()}
-        seconds, code = float(given.get(SECONDS) or 0), int(given.get(EXIT) or 0)
+        seconds, code = own_end(pod)
         if not self._trains(job):
             if seconds:
                 self.at(seconds, self._ends, name, uid, code)
@@ -472,6 +470,13 @@ def _is_status(old: Manifest | None, new: Manifest | None) -> bool:
     return all(old.get(part) == new.get(part) for part in ("spec", "data")) and all(
         old["metadata"].get(part) == new["metadata"].get(part) for part in ("deletionTimestamp", "labels")
     )
+
+
+def own_end(pod: Manifest) -> tuple[float, int]:
+    """After how many seconds the container of a pod ends by itself, 0 for never, and its exit code."""
+    env = pod["spec"]["containers"][0].get("env") or ()
+    given = {each["name"]: each.get("value", "") for each in env}
+    return float(given.get(SECONDS) or 0), int(given.get(EXIT) or 0)
 
 
 def with_room(pod: Manifest, there: list[Manifest], machines: list[Manifest]) -> list[Manifest]:
