@@ -1,4 +1,4 @@
-"""What users, machines and neighbours do: a row each, with how often it is drawn, its fields, and its deed.
+"""Acts of users, machines and other writers: a row each, with its weight, its fields, and its deed.
 
 `draw` returns the fields of a line, from chance and from the jobs that were submitted before, by their names.
 A deed that finds nothing to do does nothing: a line may be taken away, and the others still mean the same.

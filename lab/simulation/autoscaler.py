@@ -1,4 +1,4 @@
-"""Who writes beside users and the operator: a horizontal autoscaler, and a tool that applies what git has."""
+"""Other writers of sizes: a HorizontalPodAutoscaler, and a GitOps tool that applies manifests from git."""
 
 from __future__ import annotations
 

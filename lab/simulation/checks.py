@@ -1,4 +1,4 @@
-"""What a line may say: the fields of its row, each of its type, its range and its words."""
+"""Validation of a history's lines: each field is one of its row, with its type, range and words."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
     NETWORK_POLICY,
     POD_DISRUPTION_BUDGET,
 )
-"""What is seen of a namespace: the most telling first."""
+"""The kinds that are compared of a namespace: the most telling first."""
 ASIDE: Final = ("/events", "/leases/", "/secrets/elasticjob-operator", "/secrets?")
 """Requests of the operator that are not its controllers'."""
 SEEN: Final = 0.4
@@ -145,7 +145,7 @@ class Team(Transport):
 
 
 class User(Client):
-    """Who acts as histories say, in a namespace."""
+    """The client of the user that histories are about, in a namespace."""
 
     def __init__(self, config: Config, namespace: str) -> None:
         super().__init__(config, user_agent=USER)

@@ -1,4 +1,4 @@
-"""What one program asks the API server: its writes are counted, and faults strike them by their numbers."""
+"""The requests of one program to the API server: writes are numbered, and faults strike them by number."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Strike:
-    """What befalls one write, `after` it was done or before. It may raise what the program then sees."""
+    """A fault of one write, `after` it was done or before. It may raise the error that its program sees."""
 
     after: bool
     befall: Callable[[Connection], Awaitable[None]]

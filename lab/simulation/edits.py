@@ -110,7 +110,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Ending:
-    """What a story came to."""
+    """The objects at the end of a story, and the edits that were accepted."""
 
     objects: Manifest = field(default_factory=dict)
     accepted: tuple[Edit, ...] = ()
@@ -121,7 +121,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of edits, and why."""
+    """The outcome of edits, and the reason."""
 
     kind: str
     edits: tuple[Edit, ...]
@@ -334,7 +334,7 @@ def _asks_for_a_collector(world: World) -> None:
 
 
 def _asks_for_an_aggregator(world: World) -> None:
-    """What di-server makes when a coordinator asks for one."""
+    """Make the pod that di-server makes when a coordinator asks for one."""
     job, config = world.there(DIJOB, "d"), world.there(AGGREGATORCONFIG, "aggregator-config")
     if job and config:
         read, template = DIJOB.decode(msgspec.json.encode(job)), config["spec"]["aggregator"]["template"]

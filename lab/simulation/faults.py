@@ -1,4 +1,4 @@
-"""What goes wrong with programs, requests and watches: a row each, with how often it is drawn and its fields.
+"""Faults of programs, requests and watches: a row each, with its weight and its fields.
 
 A fault of a write names the how manyth of the operator's writes from its second on: `crash write=12
 when=before`. All end by themselves.
@@ -92,7 +92,7 @@ def depose(world: World, write: int, seconds: float) -> None:
 
 
 def stale(world: World, kind: str, versions: int, seconds: float) -> None:
-    """What is read of a kind lags by so many versions, for a while."""
+    """Reads of a kind lag by so many versions, for a while."""
     if world.operator:
         watch = world.operator.watches[_resource(world, kind)]
         watch.behind = versions

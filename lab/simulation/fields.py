@@ -109,7 +109,7 @@ def _sample(schema: Manifest, path: Names) -> Any:
 
 
 def _needed(schema: Manifest) -> Mapping[str, Manifest]:
-    """What an object has at least."""
+    """The fields that a value of a schema must have, with their schemas."""
     of_all = schema.get("additionalProperties")
     if isinstance(of_all, dict):
         return {NAME: of_all}

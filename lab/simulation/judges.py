@@ -95,7 +95,7 @@ Work = Callable[[Stage], Coroutine[Any, Any, "list[Verdict]"]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a judge says of a history: `difference` is a diff, "" where there is none."""
+    """The verdict of a judge on a history: `difference` is a diff, "" where there is none."""
 
     history: History
     difference: str = ""
@@ -190,7 +190,7 @@ def _says_nothing(found: Manifest) -> bool:
 
 
 def _like(model: Any, found: Any) -> Any:
-    """What a server has of a built-in object, without the fields that it adds by default."""
+    """The fields of a built-in object, without those that a server adds by default."""
     if isinstance(model, dict) and isinstance(found, dict):
         return {name: _like(model[name], found[name]) for name in model if name in found}
     if isinstance(model, list) and isinstance(found, list) and len(model) == len(found):
@@ -270,7 +270,7 @@ def _later(history: History, seconds: float) -> History:
 
 
 def expected(history: History) -> tuple[History, Objects]:
-    """What virtual time has in the end."""
+    """The objects at the end of a history in virtual time."""
     objects = play(history, (), ends=False).objects or {}
     return history, seen(lambda kind: objects.get(kind.resource, []))
 

@@ -134,7 +134,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of one mutant; `broke`: what was printed where the histories did not end as they should."""
+    """The outcome of one mutant; `broke`: the output of a run that did not end as histories do."""
 
     seconds: float
     finding: Finding | None = None

@@ -43,7 +43,7 @@ ROWS: Final[dict[str, Act | Fault]] = {each.name: each for each in (*ACTS, *FAUL
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a history: what is wrong, "" if nothing is; and what it took."""
+    """The outcome of a history: the sentence of the broken truth, "" without one, and its cost."""
 
     history: History
     wrong: str = ""

@@ -1,4 +1,4 @@
-"""What the API promises of fields and objects, a truth each; the rows are as in truths.py."""
+"""Promises of the API on fields and objects, a truth each; the rows are as in truths.py."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def in_its_own_name(world: World, change: Change) -> Iterator[str]:
 
 
 def ends_stay(world: World, change: Change) -> Iterator[str]:
-    """What the status of a job that is over counts of failed and succeeded nodes does not fall."""
+    """The counts of failed and succeeded nodes in the status of a job that is over do not fall."""
     if world.lags or change.old is None or change.new is None or not is_over(change.old):
         return
     now = change.new.get("status", {}).get("replicaStatuses", {})

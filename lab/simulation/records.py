@@ -53,7 +53,7 @@ class _Cursor(sqlite3.Cursor):
         return super().executemany(statement, rows)
 
     async def _async_soft_close(self) -> None:
-        """What SQLAlchemy asks of cursors of an asynchronous driver."""
+        """The closing of a cursor, which SQLAlchemy asks of asynchronous drivers."""
 
 
 class _Connection(sqlite3.Connection):

@@ -59,7 +59,7 @@ def simulate(seed: int, histories: int, truths: Sequence[Truth], to: Console, lo
 
 @dataclass
 class Tally:
-    """What came of the histories so far; a pass is one reconcile of one object."""
+    """Counts of the histories so far; a pass is one reconcile of one object."""
 
     played: int = 0
     wrong: int = 0

@@ -1,4 +1,4 @@
-"""What must be true of a master's state with each change, and of the status of its job.
+"""Truths of a master's state, with each change, and of the status of its job.
 
 Each function returns sentences about what is wrong.
 """
@@ -17,7 +17,7 @@ LATE: Final = "DeadlineExceeded"
 
 
 def unsound(before: Job, after: Job) -> list[str]:
-    """What is wrong with a master's state after a change: invariants, the round, the size of a new world."""
+    """Errors in a master's state after a change: invariants, the round, the size of a new world."""
     if after.version == before.version and after.nodes.kinds is before.nodes.kinds:
         return []  # a heartbeat, progress, or a tick
     name, wrong = after.spec.job, invariants(after)
@@ -29,7 +29,7 @@ def unsound(before: Job, after: Job) -> list[str]:
 
 
 def _ill_sized(before: Job, after: Job) -> list[str]:
-    """What is wrong with the size of a world that is formed now; a finished node counts as one of it."""
+    """Errors in the size of a world that is formed now; a finished node counts as one of it."""
     world, bounds = after.world, after.spec.bounds
     if world is None or world.round != before.round + 1 or world is before.world:
         return []
@@ -40,7 +40,7 @@ def _ill_sized(before: Job, after: Job) -> list[str]:
 
 
 def went_back(old: Manifest, new: Manifest) -> list[str]:
-    """What is wrong with `status.training` of an ElasticJob after a change: rounds never go back."""
+    """Errors in `status.training` of an ElasticJob after a change: rounds never go back."""
     if old["metadata"]["uid"] != new["metadata"]["uid"] or round_of(new) >= round_of(old):
         return []
     name = new["metadata"]["name"]
@@ -54,7 +54,7 @@ def round_of(job: Manifest) -> int:
 
 
 def untrue_end(job: Job, found: Manifest) -> list[str]:
-    """What is wrong with the phase of an ElasticJob at rest, by the last state of its last master.
+    """Errors in the phase of an ElasticJob at rest, by the last state of its last master.
 
     A member that entered the lineage after all that finished held nothing that they did not.
     """

@@ -30,7 +30,7 @@ RESET: Final = "RuntimeError: Connection closed by peer"
 
 
 class Training:
-    """What the workers of a job have in common: `steps` to make, the last `step`, saved with each.
+    """The training of a job, which its workers share: `steps` to make, the last `step`, saved with each.
 
     The script is elastic, or `plain`: then a worker is started into its world, and ends with it.
     """

@@ -1,4 +1,4 @@
-"""What must be true of the control plane: with each change, where nothing changes, and when all is gone.
+"""Truths of the control plane: with each change, where nothing changes, and when all is gone.
 
 A truth is a row: `step` says what is wrong with a change, `rest` what is wrong where nothing happens any
 more, `gone` what is wrong after everything was deleted. Each sees the objects as the server has them.
@@ -287,7 +287,7 @@ def plan_at_once(world: World, change: Change) -> Iterator[str]:
 
 
 def status_goes_on(world: World, change: Change) -> Iterator[str]:
-    """What a status counts does not become less, and what it dates is not dated anew."""
+    """The counts of a status do not fall, and its times do not change."""
     if change.old is None or change.new is None or change.resource not in OURS or world.lags:
         return
     if change.old["metadata"]["uid"] != change.new["metadata"]["uid"]:
@@ -316,7 +316,7 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
 
 
 def told_in_time(world: World, change: Change) -> Iterable[str]:
-    """What a user changes is in the status within seconds, where nothing goes wrong meanwhile."""
+    """The generation that a user makes is observed within seconds, where nothing goes wrong meanwhile."""
     before, now = (each["metadata"] if each else {} for each in (change.old, change.new))
     if "deletionTimestamp" not in now and before.get("generation", 0) < now.get("generation", 0):
         world.at(TOLD, _is_told, world, change.resource, now)
@@ -338,7 +338,7 @@ def _is_told(world: World, resource: str, about: Manifest) -> None:
 
 
 def _facts(world: World, what: str, before: Manifest, after: Manifest) -> Iterator[str]:
-    """What is lost of the facts of nodes that stay."""
+    """Successes and restarts of nodes that stay, which a status has lost."""
     old, new = before.get("status") or {}, after.get("status") or {}
     for role, known in old.get("completedIndexes", {}).items():
         both = indices_of(before, role) & indices_of(after, role)
@@ -518,7 +518,7 @@ def last_word(world: World) -> Iterator[str]:
 
 
 def queued_rightly(world: World) -> Iterable[str]:
-    """What the model of Kueue's users expects, where no object of others is in the way."""
+    """Quota is held as the model of Kueue expects, where no object of others is in the way."""
     named = (*world.server.every(JOBRESOURCE), *world.server.every(ELASTICJOB))
     if not world.server.every(WORKLOAD) or any(map(_blocked, named)):
         return ()

@@ -322,7 +322,7 @@ class World(cluster.World):
                 self.at(seconds, agent.fail, code)
 
     def _training(self, job: str, steps: int) -> Training:
-        """What the workers of a job have in common, with as many steps as the newest of them makes."""
+        """Return the training of a job, with as many steps as its newest worker makes."""
         about = (self.there(ELASTICJOB, job) or {}).get("metadata", {})
         plain = about.get("annotations", {}).get(TRAINS) == PLAIN
         made = Training(0, lambda why: self.breaks(f"training: {why}"), plain=plain)
