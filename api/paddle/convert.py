@@ -75,7 +75,7 @@ def elasticjob_of(job: TrainingJob) -> Manifest:
     }
 
 
-def queue_labels(job: TrainingJob) -> dict[str, str]:
+def queue_labels(job: TrainingJob | ElasticJob) -> dict[str, str]:
     """Return the labels that put a job into a queue of Kueue."""
     return {name: job.metadata.labels[name] for name in OF_ITS_QUEUE if name in job.metadata.labels}
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from elasticjob.api.paddle.convert import elasticjob_of, problems, queue_labels
 from elasticjob.api.paddle.trainingjob import TrainingJob, TrainingJobPhase, TrainingJobStatus
+from elasticjob.api.v1alpha1.checks.changes import the_queue_stays
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob, Phase
 from elasticjob.api.v1alpha1.kueue import ADMITTED
 from elasticjob.controllers.parts.owners import controlled_by, controller_uid
@@ -72,8 +73,12 @@ def _queue_labels(job: TrainingJob, child: ElasticJob) -> dict[str, str]:
 
 
 def _update(job: TrainingJob, child: ElasticJob) -> Apply:
+    """The new spec, and the queue where that may change: one that may not holds up nothing else."""
     manifest = elasticjob_for(job)
-    return Apply(ELASTICJOB, {**manifest, "metadata": manifest["metadata"] | {"uid": child.metadata.uid}})
+    about = manifest["metadata"] | {"uid": child.metadata.uid}
+    if [*the_queue_stays(child, ElasticJob.model_validate(manifest))]:
+        about["labels"] = queue_labels(child)
+    return Apply(ELASTICJOB, {**manifest, "metadata": about})
 
 
 def elasticjob_for(job: TrainingJob) -> Manifest:

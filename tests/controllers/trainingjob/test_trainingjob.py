@@ -89,6 +89,21 @@ def test_what_is_written(
 
 
 @pytest.mark.parametrize(
+    ("phase", "labels"),
+    [("Running", {"kueue.x-k8s.io/queue-name": "team-b"}), ("Running", {}), (None, QUEUED)],
+)
+def test_a_queue_that_may_not_change_holds_up_no_other_change(
+    phase: str | None, labels: dict[str, str]
+) -> None:
+    """An ElasticJob that runs stays in its queue, and gets the new bounds all the same."""
+    before = {"kueue.x-k8s.io/queue-name": "team-b"} if phase is None else labels
+    seen = Seen(training(status={"observedGeneration": 1}, **IN_A_QUEUE), child(phase, labels=before))
+    [change] = decide(seen).actions
+    assert isinstance(change, Apply)
+    assert change.manifest["metadata"]["labels"] == labels
+
+
+@pytest.mark.parametrize(
     ("found", "phase", "reason"),
     [
         (None, "creating", ""),
