@@ -366,9 +366,10 @@ def _start(picture: Picture) -> datetime | None:
     """The start of the job, or of its last resume: activeDeadlineSeconds counts from it."""
     if picture.outcome is not None:
         return picture.seen.job.status.start_time
-    if picture.seen.job.spec.suspend or picture.plan.reason == NAME_TAKEN:
+    started = picture.seen.job.status.start_time
+    if picture.seen.job.spec.suspend or (started is None and picture.plan.reason == NAME_TAKEN):
         return None
-    return picture.seen.job.status.start_time or picture.now
+    return started or picture.now
 
 
 def _last_plan(seen: Seen) -> str | None:
