@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from elasticjob.controllers.kueue.admission import Admission, with_queue
-from elasticjob.controllers.kueue.decide import Seen, changes_class, decide, frees, grows
+from elasticjob.controllers.kueue.decide import IDLE, Seen, changes_class, decide, frees, grows
 from elasticjob.controllers.kueue.demand import QueueRequest, domains, is_slice, owner_job
 from elasticjob.controllers.kueue.kinds import Jobs
 from elasticjob.controllers.kueue.queues import Queues, jobs_with_slices, kind_of
@@ -82,6 +82,8 @@ class QueueReconciler:
             pods = await self.client.list(POD, key.namespace, labels=self.jobs.selector(key))
             seen = replace(seen, lives=self.jobs.lives(key, pods, self.now()))
             plan = decide(seen, self.now())
+            if not frees(plan):  # of a pod that memory lacks no end is told
+                plan = plan.again_by(IDLE)
         if frees(plan):
             self.queues.doubtful.add((self.jobs.kind.name, key))
         if job is not None and seen.unknown_class:
