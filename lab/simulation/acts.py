@@ -85,6 +85,9 @@ class Place(Protocol):
     def of_job(self, kind: Kind[Any], job: str) -> list[Manifest]:
         """The objects of a kind that have the label of a job."""
 
+    def every(self, kind: Kind[Any]) -> list[Manifest]:
+        """All objects of a kind."""
+
     def next_number(self, what: str) -> int:
         """The next one of a series, from 1."""
 
@@ -340,6 +343,12 @@ async def dijob(world: Place, name: str, queue: str = "", clean: str = "Running"
     await world.tries(f"DIJob {name}", world.user.create(DIJOB, made))
 
 
+async def again_dijob(world: Place, name: str, queue: str = "", clean: str = "Running") -> None:
+    """Delete a DIJob, and make another one of its name at once."""
+    await remove(world, "dijob", name)
+    await dijob(world, name, queue, clean)
+
+
 async def finish(world: Place, name: str, code: int) -> None:
     """The coordinator of a DIJob ends."""
     found = world.there(POD, coordinator(name))
@@ -392,6 +401,16 @@ async def delete_pod(world: Place, job: str, index: int) -> None:
     for each in _pods(world, job, index):
         name = each["metadata"]["name"]
         await world.tries(f"delete pod {name}", world.user.delete(POD, name, TEAM))
+
+
+async def copy_pod(world: Place, job: str) -> None:
+    """Somebody makes a pod of their own from one of a job or DIJob, labels and all."""
+    every = [each for each in world.every(POD) if each["metadata"]["name"].startswith(f"{job}-")]
+    for each in every[-1:]:
+        name = f"{each['metadata']['name']}-copy"
+        about = {"name": name, "namespace": TEAM, "labels": {**each["metadata"]["labels"], "foreign": "yes"}}
+        spec = {"containers": [{"name": "main", "image": "none"}]}
+        await world.tries(f"copy pod {name}", world.user.create(POD, {"metadata": about, "spec": spec}))
 
 
 async def lose(world: Place, machine: str, seconds: float) -> None:
@@ -469,6 +488,12 @@ ACTS: Final = (
     ),
     Act("hpa", 1, _of_a_job(lambda c: {"least": 1, "most": c.randint(2, 6)}), hpa),
     Act("gitops", 1, lambda c, jobs: {**_lasting(draw_job(c, jobs)), "job": "g"}, gitops),
+    Act(
+        "train",
+        1,
+        lambda c, jobs: {"name": one_of(c, jobs), "least": 1, "most": 2},
+        train,
+    ),
     Act("train", 1, lambda c, jobs: {"name": "t", "least": c.randint(1, 2), "most": c.randint(2, 4)}, train),
     Act("retrain", 1, lambda c, jobs: {"name": "t", "least": 1, "most": c.randint(2, 4)}, retrain),
     Act("enqueue", 1, lambda c, jobs: {"kind": "training", "name": "t", "queue": c.choice("ab")}, enqueue),
@@ -487,6 +512,7 @@ ACTS: Final = (
         ),
         dijob,
     ),
+    Act("again-dijob", 1, lambda c, jobs: {"name": "d"}, again_dijob),
     Act("finish", 1, lambda c, jobs: {"name": "d", "code": c.choice((0, 1))}, finish),
     Act("players", 1, lambda c, jobs: {"name": "d", "many": c.randint(1, 3)}, players),
     Act("delete-players", 1, lambda c, jobs: {"name": "d"}, delete_players),
@@ -501,6 +527,7 @@ ACTS: Final = (
     Act("squat", 1, _of_a_job(lambda c: {"kind": c.choice(("pods", "services"))}), squat),
     Act("end-pod", 5, _of_a_job(lambda c: {"index": c.randint(0, 3), "code": c.choice(CODES)}), end_pod),
     Act("delete-pod", 3, _of_a_job(lambda c: {"index": c.randint(0, 3)}), delete_pod),
+    Act("copy-pod", 1, lambda c, jobs: {"job": c.choice((one_of(c, jobs), "d"))}, copy_pod),
     Act("lose", 2, lambda c, jobs: {"machine": c.choice(MACHINES), "seconds": c.choice((0.5, 5, 30))}, lose),
     Act("cordon", 1, lambda c, jobs: {"machine": c.choice(MACHINES), "on": c.choice(("yes", "no"))}, cordon),
     Act(

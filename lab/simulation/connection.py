@@ -32,6 +32,8 @@ class Write:
     verb: str
     kind: str
     name: str
+    at: float = 0.0
+    """When it was sent."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,18 @@ class Strike:
     befall: Callable[[Connection], Awaitable[None]]
     spares: str = ""
     """A verb that it does not befall: then it is the next write."""
+    is_sent: bool = False
+    """Whether it is carried out although its program ends meanwhile."""
 
 
 class Book(Protocol):
     """Where writes are counted, and who knows which of them are struck."""
+
+    sent: float
+    """When the request was sent that is carried out now."""
+
+    @property
+    def time(self) -> float: ...
 
     def enter(self, program: str, controller: str, verb: str, kind: str, name: str) -> Write: ...
 
@@ -66,6 +76,7 @@ class Connection(Verbs):
     async def asked(self, verb: str, kind: Kind[Any], name: str) -> None:
         if self.fenced and verb not in READS:
             raise Fenced("nothing is written any more: the lease is over")
+        sent = self._book.time
         await self._takes(f"{verb} {name}")
         if self.server.away:
             raise Unreachable("connection refused", never_sent=True)
@@ -73,7 +84,7 @@ class Connection(Verbs):
             await self._strike(verb, kind, name)
         if error := self.server.fault(verb, kind, name):
             raise error
-        self.server.writer = self.program  # until this step of the task ends
+        self.server.writer, self._book.sent = self.program, sent  # until this step of the task ends
         asyncio.get_running_loop().call_soon(self._has_asked)
 
     async def answered(self) -> None:
@@ -97,7 +108,8 @@ class Connection(Verbs):
             self._under_way[asyncio.current_task()] = strike
         elif strike:
             await strike.befall(self)
-            await self._alive()
+            if not strike.is_sent:
+                await self._alive()
 
     async def _takes(self, what: str) -> None:
         """Wait for as long as half of a request takes; a stopped process waits until it goes on."""

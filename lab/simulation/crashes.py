@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2s
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Final
 
 from rich.table import Table
 
-from lab.simulation.connection import OPERATOR, Write
+from lab.simulation.connection import BRAIN, OPERATOR, Write
 from lab.simulation.history import History, Line, Value
 from lab.simulation.normal import differences, normal
 from lab.simulation.play import Outcome, play
@@ -30,6 +30,15 @@ BLIND: Final[Mapping[str, Mapping[str, Value]]] = {
 """For less long than a controller waits for what it has written itself."""
 KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans")
 """Of which reads are old, or events are lost."""
+REFUSALS: Final[tuple[tuple[str, Mapping[str, Value]], ...]] = (
+    ("refuse", {"code": 409}),
+    ("cut", {"done": "yes"}),
+    ("refuse", {"code": 500}),
+    ("cut", {"done": "no"}),
+)
+HOLDERS: Final = (OPERATOR, "master")
+"""Programs that write to what they have read."""
+WRITERS: Final = (*HOLDERS, BRAIN)
 HISTORIES: Final[Mapping[str, str]] = {
     "a job of 2, 3 and 1 workers": """
         0 submit job=a strategy=Local workers=2 least=1 most=4
@@ -126,6 +135,17 @@ HISTORIES: Final[Mapping[str, str]] = {
     "made again under its name": """
         0 submit job=a strategy=Allreduce workers=2 least=1
         5 again job=a strategy=Local workers=3 least=1 seconds=6""",
+    "made again while the collector is behind": """
+        0 submit job=a strategy=Allreduce workers=2 least=1 most=5
+        0 dijob name=d
+        5 cordon machine=n1 on=yes
+        5 cordon machine=n2 on=yes
+        5 cordon machine=n3 on=yes
+        6 plan job=a workers=4 manual=yes
+        8 collector after=10 seconds=30
+        8 again job=a strategy=Allreduce workers=2 least=1 most=5
+        8 again-dijob name=d
+        14 cordon machine=n1 on=no""",
     "what others take away": """
         0 submit job=a strategy=Allreduce workers=2 least=1
         40 take-away job=a kind=services
@@ -180,6 +200,28 @@ HISTORIES: Final[Mapping[str, str]] = {
         1 train name=t least=1 most=3 queue=a
         4 retrain name=t least=1 most=2
         8 enqueue kind=training name=t queue=b""",
+    "a training, and a killed worker": """
+        0 submit job=a strategy=Allreduce workers=2 least=1 most=3 trains=yes seconds=20
+        8 end-pod job=a index=0 code=137""",
+    "copies of pods": """
+        0 submit job=a strategy=Local workers=2 least=1 most=4
+        0 dijob name=d
+        6 copy-pod job=a
+        6 copy-pod job=d
+        8 scale job=a workers=3
+        14 scale job=a workers=1
+        20 finish name=d code=0""",
+    "a TrainingJob of the name of a job": """
+        0 submit job=a strategy=Local workers=2 least=1
+        2 train name=a least=1 most=3
+        8 retrain name=a least=1 most=2""",
+    "asked before it is seen": """
+        0 late kind=elasticjobs seconds=4
+        0.1 submit job=a strategy=Local workers=2 least=1 most=4
+        0.2 plan job=a workers=3 manual=yes""",
+    "a name that is taken": """
+        0 squat job=a kind=pods
+        0 submit job=a strategy=Allreduce workers=2 least=1""",
     "another manager's": """
         0 submit job=a strategy=Allreduce workers=2 least=1 manager=kueue.x-k8s.io/multikueue""",
     "Brain": """
@@ -198,28 +240,91 @@ class Crash:
     wrong: str
 
 
-def crashes(text: str, back: float = 1.0, program: str = OPERATOR) -> Iterator[Crash]:
+def crashes(text: str, back: float = 1.0, *, few: bool = False) -> Iterator[Crash]:
     """Yield what a crash before and after each write of a history leads to.
 
-    Raises ValueError for a history that is wrong without a crash.
+    A `few`: before the first and after the last of alike writes. Raises ValueError for a history that is
+    wrong without a crash.
     """
     history = History.parse(text)
     usual = play(history, ends=False)
     if usual.wrong:
         raise ValueError(f"without a crash: {usual.wrong}\n{history}")
-    for write in usual.written:
-        if write.program == program:
-            for when in WHENS:
-                yield Crash(write, when, _compared(usual, crashed(history, write.number, when, back)))
+    for write, when in (_ends if few else _each)(usual.written):
+        if write.program == OPERATOR:
+            yield Crash(write, when, _compared(usual, crashed(history, write.number, when, back)))
 
 
-def blinded(text: str) -> Iterator[tuple[str, str]]:
-    """Yield faults of watches, each at one line of a history, and what is wrong then, "" if nothing is."""
+def refused(text: str) -> Iterator[tuple[str, str]]:
+    """Yield a refusal of the first and the last of alike writes, and what is wrong with the end then."""
+    history, faults = History.parse(text), cycle(REFUSALS)
+    usual = play(history, ends=False)
+    for write, _ in _ends(usual.written):
+        if (program := write.program.partition(" ")[0]) in WRITERS:
+            name, given = next(faults)
+            fault = Line(0.0, name, {"write": write.number, **given, "program": program})
+            found = play(replace(history, lines=(fault, *history.lines)), ends=False)
+            yield f"{fault}, {write.verb} {write.kind} {write.name}", _compared(usual, found)
+
+
+def blinded(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield faults of watches, each at one line of a history, and what is wrong then, "" if nothing is.
+
+    A `few`: one fault of each kind at each line.
+    """
     history = History.parse(text)
-    for line in history.lines:
-        for name, kind in product(BLIND, KINDS):
+    for number, line in enumerate(history.lines):
+        for place, (kind, name) in enumerate(product(KINDS, BLIND)):
+            if few and (number + place // len(BLIND) + place) % len(BLIND):
+                continue
             fault = Line(line.at, name, {"kind": kind, **BLIND[name]})
             yield str(fault), play(replace(history, lines=_before(history, line, fault))).wrong
+
+
+def _each(written: Sequence[Write]) -> Iterator[tuple[Write, str]]:
+    yield from product(written, WHENS)
+
+
+def _ends(written: Sequence[Write]) -> Iterator[tuple[Write, str]]:
+    """Of the writes of a controller that are alike, the first and the last."""
+    alike = dict[tuple[str, ...], list[Write]]()
+    for write in written:
+        alike.setdefault((write.program, write.controller, write.verb, write.kind), []).append(write)
+    for every in alike.values():
+        yield from zip((every[0], every[-1]), WHENS, strict=True)
+
+
+def held(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield each write that is long on its way while its job is made again, and what is wrong then.
+
+    A `few`: the first and the last of alike writes.
+    """
+    history = History.parse(text)
+    written = play(history, ends=False).written
+    for write in dict.fromkeys(write for write, _ in (_ends if few else _each)(written)):
+        program = write.program.partition(" ")[0]
+        if program in HOLDERS and write.verb != "create" and (made := _made(history, write)):
+            slow = Line(0.0, "slow", {"write": write.number, "seconds": 8, "program": program})
+            again = [replace(line, at=write.at + 1.0) for line in made]
+            lines = sorted((slow, *history.lines, *again), key=lambda line: line.at)
+            what = f"write {write.number} of {program}, {write.verb} {write.kind} {write.name}"
+            yield what, play(replace(history, lines=tuple(lines)), ends=False).wrong
+
+
+def _made(history: History, write: Write) -> tuple[Line, ...]:
+    """The lines that make the job of a write again; none where that is a job of no line."""
+    for line in history.lines:
+        name = str(line.given.get("job") or line.given.get("name"))
+        if line.at <= write.at and name in write.name.split("-"):
+            match line.name:
+                case "submit":
+                    return (replace(line, name="again"),)
+                case "dijob":
+                    return (replace(line, name="again-dijob"),)
+                case "train":
+                    gone = Line(line.at, "remove", {"kind": "training", "name": name})
+                    return gone, line
+    return ()
 
 
 def _before(history: History, line: Line, fault: Line) -> tuple[Line, ...]:

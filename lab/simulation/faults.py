@@ -6,7 +6,9 @@ when=before`. All end by themselves.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from elasticjob.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
 from lab.simulation.connection import OPERATOR, Connection, Strike
 from lab.simulation.history import Value
+from lab.simulation.truths import LATE
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 WRITES: Final = 12
 """What follows from an act makes about as many."""
 KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans", "services", "nodes")
+DOUBT: Final = 1.0
+"""Seconds in which the operator has seen whether a write was done of which it got no answer."""
 ERRORS: Final[dict[int, Callable[[], ApiError]]] = {
     409: lambda: Conflict(409, "Conflict", "the object has been modified"),
     429: lambda: TooManyRequests(429, "TooManyRequests", "too many requests"),
@@ -64,6 +69,7 @@ def cut(world: World, write: int, done: str, program: str = OPERATOR) -> None:
 
     async def befall(connection: Connection) -> None:
         world.note(f"--- write {write} is cut, done: {done}")
+        world.doubtful = world.time + DOUBT
         raise Unreachable("the connection was reset")
 
     world.strike(write, Strike(done == "yes", befall), program)
@@ -77,6 +83,21 @@ def refuse(world: World, write: int, code: int, program: str = OPERATOR) -> None
         raise ERRORS[code]()
 
     world.strike(write, Strike(False, befall, "delete" if code == 409 else ""), program)
+
+
+def slow(world: World, write: int, seconds: float, program: str = OPERATOR) -> None:
+    """A write is long on its way."""
+
+    async def befall(connection: Connection) -> None:
+        world.note(f"--- write {write} is on its way for {seconds:g} s")
+        world.lag(seconds)
+        world.held = max(world.held, seconds + LATE)
+        until = world.time + seconds
+        while world.time < until:
+            with suppress(asyncio.CancelledError):  # it has left its program, whose end does not stop it
+                await asyncio.sleep(until - world.time)
+
+    world.strike(write, Strike(False, befall, is_sent=True), program)
 
 
 def depose(world: World, write: int, seconds: float) -> None:
@@ -146,6 +167,16 @@ def away(world: World, seconds: float) -> None:
     world.at(seconds, back)
 
 
+def collector(world: World, after: float, seconds: float) -> None:
+    """The garbage collector is behind: what has lost its owner stays so long."""
+    world.collects_after = after
+
+    def again() -> None:
+        world.collects_after = None
+
+    world.at(seconds, again)
+
+
 def clock(world: World, step: float) -> None:
     """The clock of the operator's machine is set."""
     world.clock.ahead += timedelta(seconds=step)
@@ -181,6 +212,13 @@ FAULTS: Final = (
         lambda c: {"write": c.randint(1, 12), "code": c.choice(sorted(ERRORS)), "program": "master"},
         refuse,
     ),
+    Fault("slow", 2, lambda c: {"write": _write(c), "seconds": c.choice((0.2, 3, 10))}, slow),
+    Fault(
+        "slow",
+        1,
+        lambda c: {"write": _write(c), "seconds": c.choice((0.2, 3, 10)), "program": "master"},
+        slow,
+    ),
     Fault("depose", 3, lambda c: {"write": _write(c), "seconds": c.choice((1, 5, 20))}, depose),
     Fault(
         "stale",
@@ -193,5 +231,6 @@ FAULTS: Final = (
     Fault("late", 2, lambda c: {"kind": c.choice(KINDS), "seconds": c.choice((0.5, 4, 12))}, late),
     Fault("relist", 1, lambda c: {"kind": c.choice(KINDS)}, relist),
     Fault("away", 1, lambda c: {"seconds": c.choice((0.1, 1, 10))}, away),
+    Fault("collector", 1, lambda c: {"after": c.choice((2, 8)), "seconds": 20}, collector),
     Fault("clock", 1, lambda c: {"step": c.choice((-30, 30, 3600))}, clock),
 )

@@ -15,7 +15,7 @@ from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, SERVICE
-from lab.simulation.connection import BRAIN, OPERATOR
+from lab.simulation.connection import BRAIN, OPERATOR, USER
 from lab.simulation.reading import (
     belongs_to,
     is_over,
@@ -23,6 +23,7 @@ from lab.simulation.reading import (
     labels_of,
     name_of,
     phase_of,
+    resource_of,
     role_of,
     told_indexes,
     uid_of,
@@ -52,7 +53,8 @@ def plans_succeed_truly(world: World, change: Change) -> Iterator[str]:
         return
     name = change.object["spec"]["ownerJob"]
     resource = world.there(JOBRESOURCE, name)
-    if resource is None or world.lags or resource["spec"].get("suspend"):
+    was_suspended = condition(change.object, "Complete")[1] == "JobSuspended"
+    if resource is None or world.lags or resource["spec"].get("suspend") or was_suspended:
         return
     for role, asked in change.object["spec"].get("replicaResourceSpecs", {}).items():
         done = len(told_indexes(resource, "completedIndexes", role))
@@ -67,21 +69,36 @@ def plans_succeed_truly(world: World, change: Change) -> Iterator[str]:
 def left_to_others(world: World, change: Change) -> Iterator[str]:
     """A job of another manager is not written, and nothing is made for it."""
     about = change.object["metadata"]
-    if change.by != OPERATOR or not (change.of(ELASTICJOB) or (change.of(JOBRESOURCE) and change.is_new)):
-        return
-    if (job := world.there(ELASTICJOB, about["name"])) and job["spec"].get("managedBy"):
+    job = world.there(ELASTICJOB, about["name"])
+    mine = change.of(ELASTICJOB) or (change.is_new and belongs_to(change.new, uid_of(job)))
+    if job and mine and change.by == OPERATOR and job["spec"].get("managedBy"):
         yield f"{change.resource} {about['name']} is written, and is of {job['spec']['managedBy']}"
+
+
+def namesakes_are_left(world: World, change: Change) -> Iterator[str]:
+    """A write reaches the object that it was meant for, and none that has its name since."""
+    born: dict[tuple[str, str], list[tuple[float, str]]] = world.memory.setdefault("born", {})
+    uid, name = uid_of(change.object), name_of(change.object)
+    lives = born.setdefault((change.resource, name), [])
+    if change.is_new:
+        lives.append((world.time, uid))
+    elif change.by and change.by != USER:
+        before = next((each for at, each in reversed(lives) if at <= world.sent), uid)
+        if before != uid:
+            yield f"{change.by.partition(' ')[0]} writes {change.resource} {name}, which is a later one"
 
 
 def lost_pods_go(world: World, change: Change) -> Iterator[str]:
     """A deleted pod whose machine is gone is not left to the cluster, which collects it late."""
     about = change.object["metadata"]
     deleted = about.get("deletionTimestamp")
-    if change.new or change.by or not deleted or world.operator is None or world.lags:
+    ended = change.object["status"]["phase"] in ENDED  # only a name is left
+    if change.new or change.by or not deleted or ended or world.operator is None or world.lags:
         return
     waited = (world.server.clock.now() - _read(deleted)).total_seconds()
     job = world.there(ELASTICJOB, about.get("labels", {}).get(LABEL_JOB, ""))
-    if job and not is_over(job) and not job["spec"].get("managedBy") and waited > PATIENCE:
+    is_ours = resource_of(world, change.object) is not None  # and of no earlier job of the name
+    if job and is_ours and not is_over(job) and not job["spec"].get("managedBy") and waited > PATIENCE:
         yield f"{about['name']} was deleted {waited:.0f} s ago, and waited for its machine"
 
 
@@ -218,6 +235,8 @@ def as_wished(world: World) -> Iterator[str]:
         last = wishes[-1:]
         if any(last[0].at - 1 < line.at for line in wishes[:-1]):
             continue  # a request is a plan only once the operator has seen it
+        if any(line.at >= last[0].at and {"most", "least"} & {*line.given} for line in lines if last):
+            continue  # a wish has the bounds of its time
         if not last or last[0].name not in ("scale", "plan") or is_queued(job):
             continue
         size, unit = int(last[0].given["workers"]), int(job["spec"].get("nodeUnit", 1))
@@ -271,13 +290,15 @@ def budgets(world: World) -> Iterator[str]:
         every = _alive(world, resource)
         there = sum(role_of(p) == "worker" for p in every)
         found = world.there(POD_DISRUPTION_BUDGET, job["metadata"]["name"])
-        least = found["spec"]["minAvailable"] if found else 0
-        if least > max(there - 1, worker.get("minReplicas", 1), 0):
+        least, unit = found["spec"]["minAvailable"] if found else 0, job["spec"].get("nodeUnit", 1)
+        smallest = -(-worker.get("minReplicas", 1) // unit) * unit  # with fewer there is no world
+        if least > max(there - 1, smallest, 0):
             yield f"the budget of ElasticJob {job['metadata']['name']} asks for {least} of {there} workers"
 
 
 PROMISES: Final = (
     Truth("left-to-others", left_to_others, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
+    Truth("namesakes-are-left", namesakes_are_left),
     Truth("plans-succeed-truly", plans_succeed_truly, of=(SCALEPLAN.resource,)),
     Truth("lost-pods-go", lost_pods_go, of=(POD.resource,)),
     Truth("suspended-do-not-start", suspended_jobs_do_not_start, of=(ELASTICJOB.resource, POD.resource)),

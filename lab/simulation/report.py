@@ -14,7 +14,18 @@ from typing import Final, TypeVar
 from rich.console import Console
 from rich.markup import escape
 
-from lab.simulation.crashes import HISTORIES, Crash, blinded, crashes, ended, record, recorded, table
+from lab.simulation.crashes import (
+    HISTORIES,
+    Crash,
+    blinded,
+    crashes,
+    ended,
+    held,
+    record,
+    recorded,
+    refused,
+    table,
+)
 from lab.simulation.history import History, Misspelt
 from lab.simulation.mutants import Finding
 from lab.simulation.play import Outcome, play, play_many, shrink, timed, truth_of
@@ -22,7 +33,7 @@ from lab.simulation.promises import EVERY
 from lab.simulation.truths import Truth
 
 T = TypeVar("T")
-BEFORE: Final = 200
+BEFORE: Final = 100
 """Drawn histories that are played before crashes at each write, where the first wrong one is looked for."""
 NAMES: Final = re.compile(r"[0-9a-f]{5,}|\b[a-z]+\d+\b|[\d.]+")
 """What differs between two histories that break alike."""
@@ -111,20 +122,33 @@ def _first(seed: int, histories: int, truths: Sequence[Truth]) -> Iterator[tuple
         yield name, ended(name)[0]
     for outcome in play_many(range(seed, seed + BEFORE), truths):
         yield f"seed {outcome.history.seed}", outcome.wrong
-    yield from _in_turn(map(_crashes, HISTORIES))
-    yield from _in_turn(map(_blinded, HISTORIES))
-    for outcome in play_many(range(seed + BEFORE, seed + histories), truths):
-        yield f"seed {outcome.history.seed}", outcome.wrong
+    drawn = play_many(range(seed + BEFORE, seed + histories), truths)
+    yield from _in_turn(
+        (
+            *(_in_turn(map(law, HISTORIES)) for law in (_crashes, _blinded, _held, _refused)),
+            ((f"seed {outcome.history.seed}", outcome.wrong) for outcome in drawn),
+        )
+    )
 
 
 def _crashes(name: str) -> Iterator[tuple[str, str]]:
-    for each in crashes(HISTORIES[name]):
+    for each in crashes(HISTORIES[name], few=True):
         yield f"{name}, crash {each.when} write {each.write.number}", each.wrong
 
 
 def _blinded(name: str) -> Iterator[tuple[str, str]]:
-    for fault, wrong in blinded(HISTORIES[name]):
+    for fault, wrong in blinded(HISTORIES[name], few=True):
         yield f"{name}, {fault}", wrong
+
+
+def _held(name: str) -> Iterator[tuple[str, str]]:
+    for what, wrong in held(HISTORIES[name], few=True):
+        yield f"{name}, {what}", wrong
+
+
+def _refused(name: str) -> Iterator[tuple[str, str]]:
+    for what, wrong in refused(HISTORIES[name]):
+        yield f"{name}, {what}", wrong
 
 
 def _in_turn(groups: Iterable[Iterator[T]]) -> Iterator[T]:

@@ -213,8 +213,9 @@ def within_size(world: World, change: Change) -> Iterator[str]:
     if resource is None or role == MASTER or index is None or stands_in(change.object, ()):
         return
     seen = known[resource["metadata"]["uid"]]
-    lately = [each for at, each in seen if at > world.time - LATE]
-    lately += [each for at, each in seen if at <= world.time - LATE][-1:]
+    late = max(LATE, world.held)
+    lately = [each for at, each in seen if at > world.time - late]
+    lately += [each for at, each in seen if at <= world.time - late][-1:]
     if not any(int(index) in indices_of(each, role) for each in lately):
         asked = sorted(indices_of(resource, role))
         yield f"{name_of(change.object)} is made, and {role} has the nodes {asked}"
@@ -279,7 +280,7 @@ def plans_end_once(world: World, change: Change) -> Iterator[str]:
 
 def plan_at_once(world: World, change: Change) -> Iterator[str]:
     """One plan is carried out at a time."""
-    if change.of(SCALEPLAN) and change.new and phase_of(change.new) == "Scaling":
+    if change.of(SCALEPLAN) and change.new and phase_of(change.new) == "Scaling" and not world.lags:
         every = world.of_job(SCALEPLAN, job_of(change.new))
         found = sorted(name_of(each) for each in every if phase_of(each) == "Scaling")
         if len(found) > 1:
@@ -309,9 +310,8 @@ def status_goes_on(world: World, change: Change) -> Iterator[str]:
     before = {each["type"]: each for each in old.get("conditions", ())}
     for each in new.get("conditions", ()):
         known = before.get(each["type"], {})
-        if known.get("status") == each["status"] and known.get("lastTransitionTime") != each.get(
-            "lastTransitionTime"
-        ):
+        moved = known.get("lastTransitionTime") != each.get("lastTransitionTime")
+        if known.get("status") == each["status"] and moved and world.time > world.doubtful:
             yield f"{what}: condition {each['type']} stays {each['status']}, with another time"
 
 
@@ -525,6 +525,8 @@ def queued_rightly(world: World) -> Iterable[str]:
     lasting = {name_of(job) for job in world.jobs() if is_over(job) and _keeps_pods(job)}
     short = {name_of(r) for r in world.server.every(JOBRESOURCE) if r.get("status", {}).get("failedIndexes")}
     known = [*(f"job {name} is over" for name in lasting), *(f"job {name} has" for name in short)]
+    if world.clock.ahead:  # a try to grow is given up once it is as old as that
+        known.append("though quota is idle")
     return [each for each in story.at_rest(world) if not any(sentence in each for sentence in known)]
 
 

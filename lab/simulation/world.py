@@ -32,7 +32,7 @@ from lab.simulation.master import Master
 from lab.simulation.reading import is_queued, labels_of, uid_of
 from lab.simulation.trained import unsound
 from lab.simulation.training import Training
-from lab.simulation.truths import Change, Truth
+from lab.simulation.truths import LATE, Change, Truth
 from lab.truths.quota import ENDED, Object, remembered
 from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
@@ -104,6 +104,14 @@ class World(cluster.World):
     """When one of our programs wrote, or something changed that is no status."""
     standing: frozenset[str] = frozenset()
     """The resources of which objects are there from the beginning."""
+    sent: float = 0.0
+    """When the request was sent that is carried out now."""
+    collects_after: float | None = None
+    """Seconds after which the garbage collector takes what has lost its owner; None: soon."""
+    held: float = 0.0
+    """For how long a write may have been on its way."""
+    doubtful: float = 0.0
+    """Until when the operator may write again what it has written: it got no answer."""
     _lags: float = 0.0
     _blind: float = 0.0
     _calm_since: float = -60.0
@@ -143,6 +151,8 @@ class World(cluster.World):
 
     def _later(self, least: float, most: float, call: Callable[..., object], *given: Any) -> None:
         delay = self.drawn(call.__name__, *given[:1]).uniform(least, most)
+        if call == self.server.collect and self.collects_after is not None:
+            delay = self.collects_after
         self.at(delay, call, *given)
 
     # programs
@@ -191,6 +201,7 @@ class World(cluster.World):
         if process is None:
             return
         self.lag(seconds)
+        self.held = max(self.held, seconds + LATE)
         process.connection.paused = asyncio.Event()
         process.program.deafen()
         self._others.append(process)
@@ -246,7 +257,7 @@ class World(cluster.World):
 
     def enter(self, program: str, controller: str, verb: str, kind: str, name: str) -> Write:
         self._numbers[program] += 1
-        write = Write(program, self._numbers[program], controller, verb, kind, name)
+        write = Write(program, self._numbers[program], controller, verb, kind, name, self.time)
         self.written.append(write)
         return write
 
@@ -446,6 +457,10 @@ class World(cluster.World):
     def _by_nobody(self, call: Callable[..., object], *given: Any) -> None:
         self.server.writer = ""
         call(*given)
+
+    def every(self, kind: Kind[Any]) -> list[Manifest]:
+        """All objects of a kind."""
+        return self.server.every(kind)
 
     def of_job(self, kind: Kind[Any], job: str) -> list[Manifest]:
         """The objects of a kind that belong to a job, by its label."""

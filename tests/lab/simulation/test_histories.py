@@ -22,6 +22,16 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 submit job=a strategy=Allreduce workers=4 least=1 seconds=3
         0.3 scale job=a workers=3
         1 depose write=21 seconds=1""",
+    "bounds of a TrainingJob that runs, and whose queue may not change": """
+        seed 40924
+        0 train name=t least=1 most=1
+        2 enqueue kind=training name=t queue=b
+        5 retrain name=t least=1 most=2""",
+    "another's Service takes the name of a job that runs": """
+        seed 40036
+        0 submit job=a strategy=Local workers=2 least=1 ttl=1 deadline=1
+        0.02 plan job=a workers=4 manual=no
+        0.32 squat job=a kind=services""",
     "a job that is suspended and resumed at once": """
         seed 228
         0 submit job=a strategy=Local workers=1 least=1 queue=b
