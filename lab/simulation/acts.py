@@ -33,6 +33,7 @@ from elasticjob.kube.objects.views import (
 )
 from lab.simulation.autoscaler import HPA, GitOps
 from lab.simulation.history import Value
+from lab.simulation.reading import name_of
 from lab.simulation.records import records
 from lab.virtual import cluster
 from lab.virtual.cluster import MACHINES, TEAM, job
@@ -405,9 +406,9 @@ async def delete_pod(world: Place, job: str, index: int) -> None:
 
 async def copy_pod(world: Place, job: str) -> None:
     """Somebody makes a pod of their own from one of a job or DIJob, labels and all."""
-    every = [each for each in world.every(POD) if each["metadata"]["name"].startswith(f"{job}-")]
-    for each in every[-1:]:
-        name = f"{each['metadata']['name']}-copy"
+    every = {name_of(each): each for each in world.every(POD) if name_of(each).startswith(f"{job}-")}
+    for one, each in sorted(every.items())[-1:]:
+        name = f"{one}-copy"
         about = {"name": name, "namespace": TEAM, "labels": {**each["metadata"]["labels"], "foreign": "yes"}}
         spec = {"containers": [{"name": "main", "image": "none"}]}
         await world.tries(f"copy pod {name}", world.user.create(POD, {"metadata": about, "spec": spec}))

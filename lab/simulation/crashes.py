@@ -256,10 +256,10 @@ def crashes(text: str, back: float = 1.0, *, few: bool = False) -> Iterator[Cras
 
 
 def refused(text: str) -> Iterator[tuple[str, str]]:
-    """Yield a refusal of the first and the last of alike writes, and what is wrong with the end then."""
+    """Yield a refusal of the first of alike writes, and what is wrong with the end then."""
     history, faults = History.parse(text), cycle(REFUSALS)
     usual = play(history, ends=False)
-    for write, _ in _ends(usual.written):
+    for write in (write for write, when in _ends(usual.written) if when == WHENS[0]):
         if (program := write.program.partition(" ")[0]) in WRITERS:
             name, given = next(faults)
             fault = Line(0.0, name, {"write": write.number, **given, "program": program})

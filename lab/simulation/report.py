@@ -123,12 +123,9 @@ def _first(seed: int, histories: int, truths: Sequence[Truth]) -> Iterator[tuple
     for outcome in play_many(range(seed, seed + BEFORE), truths):
         yield f"seed {outcome.history.seed}", outcome.wrong
     drawn = play_many(range(seed + BEFORE, seed + histories), truths)
-    yield from _in_turn(
-        (
-            *(_in_turn(map(law, HISTORIES)) for law in (_crashes, _blinded, _held, _refused)),
-            ((f"seed {outcome.history.seed}", outcome.wrong) for outcome in drawn),
-        )
-    )
+    yield from _in_turn(_in_turn(map(law, HISTORIES)) for law in (_crashes, _blinded, _held, _refused))
+    for outcome in drawn:
+        yield f"seed {outcome.history.seed}", outcome.wrong
 
 
 def _crashes(name: str) -> Iterator[tuple[str, str]]:
