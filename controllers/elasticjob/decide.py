@@ -91,9 +91,12 @@ AT_THE_SIDE: Final = frozenset({PS, EVALUATOR})
 
 
 def decide(seen: Seen, now: datetime) -> Plan:
-    """Return the plan of the first rule that applies, looking again at the next deadline or slow start."""
+    """Return the plan of the first rule that applies, looking again at the next deadline or slow start.
+
+    A job that ends has no deadline any more, also where its end cannot be written yet.
+    """
     plan = first(RULES, seen, now).again_by(silence_ends_in(seen.masters, now))
-    if is_over(seen.job):
+    if is_over(seen.job) or plan.outcome is not None:
         return plan
     return plan.again_by(soonest((deadline_in(seen, now), slow_in(seen, now), _verdict_in(seen, now))))
 

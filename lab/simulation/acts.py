@@ -272,11 +272,11 @@ async def autoscale(world: Place, job: str, workers: int) -> None:
     await world.tries(f"autoscale {job} to {workers}", asked)
 
 
-async def take_away(world: Place, job: str, kind: str) -> None:
-    """Somebody deletes an object that the operator has made."""
+async def take_away(world: Place, job: str, kind: str, only: str = "") -> None:
+    """Somebody deletes objects that the operator has made, or one of a kind."""
     of = OWNED[kind]
-    for each in world.of_job(of, job) or filter(None, (world.there(of, job),)):
-        name = each["metadata"]["name"]
+    every = world.of_job(of, job) or filter(None, (world.there(of, job),))
+    for name in (name for name in map(name_of, every) if name == (only or name)):
         await world.tries(f"delete {kind} {name}", world.user.delete(of, name, TEAM))
 
 
@@ -523,6 +523,12 @@ ACTS: Final = (
         1,
         lambda c, jobs: c.choice(({"kind": "training", "name": "t"}, {"kind": "dijob", "name": "d"})),
         remove,
+    ),
+    Act(
+        "take-away",
+        1,
+        lambda c, jobs: {"job": (job := one_of(c, jobs)), "kind": "services", "only": f"{job}-master"},
+        take_away,
     ),
     Act("take-away", 2, _of_a_job(lambda c: {"kind": c.choice(sorted(OWNED))}), take_away),
     Act("squat", 1, _of_a_job(lambda c: {"kind": c.choice(("pods", "services"))}), squat),

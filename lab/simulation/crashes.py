@@ -79,6 +79,10 @@ HISTORIES: Final[Mapping[str, str]] = {
         6 lose machine=n1 seconds=20
         9 lose machine=n2 seconds=20
         12 lose machine=n3 seconds=20""",
+    "a machine that stays away": """
+        0 submit job=a strategy=Local workers=3 least=1
+        16 lose machine=n1 seconds=20
+        36 cordon machine=n1 on=no""",
     "plans of programs and users": """
         0 submit job=a strategy=Local workers=2 least=1 most=5 mode=single-job
         4 plan job=a workers=3 manual=no
@@ -150,7 +154,8 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 submit job=a strategy=Allreduce workers=2 least=1
         40 take-away job=a kind=services
         80 take-away job=a kind=secrets
-        120 take-away job=a kind=networkpolicies""",
+        120 take-away job=a kind=networkpolicies
+        160 take-away job=a kind=services only=a-master""",
     "in a queue": """
         0 submit job=a strategy=Local workers=2 least=1 queue=a
         6 scale job=a workers=3

@@ -32,6 +32,16 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 submit job=a strategy=Local workers=2 least=1 ttl=1 deadline=1
         0.02 plan job=a workers=4 manual=no
         0.32 squat job=a kind=services""",
+    "an end that is written later is not looked at all the time": """
+        seed 3140
+        0 submit job=a strategy=Allreduce workers=2 least=1 unit=1 seconds=1
+        10 cut write=1 done=no
+        13.3 delete-pod job=a index=1""",
+    "quota of a pod of which no event ever came": """
+        seed 101362
+        0 drop kind=pods seconds=10
+        2.3 dijob name=d clean=None queue=a
+        5.3 remove kind=dijob name=d""",
     "a job that is suspended and resumed at once": """
         seed 228
         0 submit job=a strategy=Local workers=1 least=1 queue=b
