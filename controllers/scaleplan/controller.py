@@ -44,11 +44,19 @@ class PlansReconciler:
         if seen is None:
             return Result.done()
         self.counters.note_plans(key, seen.plans)
-        if seen.job is None and seen.open and await self.applier.has(ELASTICJOB, key):
-            return Result.again(SOON)  # the cache of jobs is behind that of plans
+        if await self._is_behind(key, seen):
+            return Result.again(SOON)
         plan = decide(seen, self.now())
         await self.applier.perform(seen.job or seen.plans[0], plan)
         return Result.again(plan.again_in)
+
+    async def _is_behind(self, key: Key, seen: Seen) -> bool:
+        """Whether the cache of jobs is behind that of plans: a new one is for the job that is there now."""
+        if seen.job is None:
+            return bool(seen.open) and await self.applier.has(ELASTICJOB, key)
+        is_new = any(plan.status.phase is None for plan in seen.open)
+        leaves = seen.job.metadata.deletion_timestamp is not None
+        return is_new and not leaves and not await self.applier.is_there(ELASTICJOB, seen.job)
 
     def observe(self, key: Key) -> Seen | None:
         """Return all that a decision rests on, None if the job has neither plans nor sizes."""
