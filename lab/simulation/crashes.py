@@ -125,6 +125,7 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 halve on=yes
         0 submit job=a strategy=Local workers=2 least=1 most=3
         8 scale job=a workers=3
+        40 plan job=a workers=3 manual=yes cpu=2
         90 scale job=a workers=2""",
     "with a NetworkPolicy, or without": """
         0 submit job=a strategy=Local workers=1 least=1
@@ -163,6 +164,26 @@ HISTORIES: Final[Mapping[str, str]] = {
         20 scale job=a workers=1
         25 go name=f
         30 scale job=a workers=3""",
+    "made again, and asked at once": """
+        0 submit job=a strategy=Local workers=2 least=1 most=4
+        6 again job=a strategy=Local workers=2 least=1 most=4
+        6.05 plan job=a workers=3 manual=yes""",
+    "in a queue, made again": """
+        0 submit job=a strategy=Local workers=2 least=2 queue=a
+        6 again job=a strategy=Local workers=3 least=3 queue=a""",
+    "in a queue, fewer than it began with": """
+        0 submit job=a strategy=Local workers=3 least=3 queue=a
+        6 edit job=a least=1
+        10 scale job=a workers=1""",
+    "in a queue, suspended at once, and resumed": """
+        0 submit job=a strategy=Local workers=2 least=2 queue=a
+        0.6 suspend job=a on=yes
+        3 come name=f queue=a cpu=4 priority=0
+        8 go name=f
+        9 suspend job=a on=no""",
+    "in a queue, and out of time": """
+        0 submit job=a strategy=Local workers=2 least=2 queue=a deadline=6
+        3 submit job=b strategy=Local workers=3 least=3 queue=a""",
     "in queues, smaller, or suspended": """
         0 submit job=a strategy=Local workers=2 least=1 queue=a
         0 submit job=b strategy=Local workers=2 least=1 queue=b
@@ -230,9 +251,11 @@ HISTORIES: Final[Mapping[str, str]] = {
     "another manager's": """
         0 submit job=a strategy=Allreduce workers=2 least=1 manager=kueue.x-k8s.io/multikueue""",
     "Brain": """
-        0 submit job=a strategy=Allreduce workers=2 least=1 most=4 mode=cluster trains=yes
+        0 submit job=a strategy=Allreduce workers=0 least=1 most=4 mode=cluster trains=yes
         0.5 brain
-        20 end-pod job=a index=0 code=137""",
+        30 end-pod job=a index=0 code=137
+        36 scale job=a workers=3
+        45 cordon machine=n1 on=no""",
 }
 
 
@@ -248,24 +271,28 @@ class Crash:
 def crashes(text: str, back: float = 1.0, *, few: bool = False) -> Iterator[Crash]:
     """Yield what a crash before and after each write of a history leads to.
 
-    A `few`: before the first and after the last of alike writes. Raises ValueError for a history that is
+    A `few`: before the first of alike writes and after the last. Raises ValueError for a history that is
     wrong without a crash.
     """
     history = History.parse(text)
     usual = play(history, ends=False)
     if usual.wrong:
         raise ValueError(f"without a crash: {usual.wrong}\n{history}")
-    for write, when in (_ends if few else _each)(usual.written):
-        if write.program == OPERATOR:
-            yield Crash(write, when, _compared(usual, crashed(history, write.number, when, back)))
+    for write, when in _a_few(usual.written) if few else product(usual.written, WHENS):
+        if (program := program_of(write)) in WRITERS:
+            given: dict[str, Value] = {"write": write.number, "when": when, "back": back}
+            line = Line(0.0, "crash", {**given, "program": program})
+            found = play(replace(history, lines=(line, *history.lines)), ends=False)
+            is_counted = program == "master"  # it is a restart, which the status says
+            yield Crash(write, when, found.wrong if is_counted else _compared(usual, found))
 
 
 def refused(text: str) -> Iterator[tuple[str, str]]:
     """Yield a refusal of the first of alike writes, and what is wrong with the end then."""
     history, faults = History.parse(text), cycle(REFUSALS)
     usual = play(history, ends=False)
-    for write in (write for write, when in _ends(usual.written) if when == WHENS[0]):
-        if (program := write.program.partition(" ")[0]) in WRITERS:
+    for write, *_ in _few(usual.written):
+        if (program := program_of(write)) in WRITERS:
             name, given = next(faults)
             fault = Line(0.0, name, {"write": write.number, **given, "program": program})
             found = play(replace(history, lines=(fault, *history.lines)), ends=False)
@@ -278,42 +305,53 @@ def blinded(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
     A `few`: one fault of each kind at each line.
     """
     history = History.parse(text)
+    has_plans = any(line.name in ("plan", "scale", "brain") for line in history.lines)
+    kinds = KINDS if has_plans or not few else KINDS[:-1]
     for number, line in enumerate(history.lines):
-        for place, (kind, name) in enumerate(product(KINDS, BLIND)):
+        for place, (kind, name) in enumerate(product(kinds, BLIND)):
             if few and (number + place // len(BLIND) + place) % len(BLIND):
                 continue
             fault = Line(line.at, name, {"kind": kind, **BLIND[name]})
             yield str(fault), play(replace(history, lines=_before(history, line, fault))).wrong
 
 
-def _each(written: Sequence[Write]) -> Iterator[tuple[Write, str]]:
-    yield from product(written, WHENS)
-
-
-def _ends(written: Sequence[Write]) -> Iterator[tuple[Write, str]]:
-    """Of the writes of a controller that are alike, the first and the last."""
+def _few(written: Sequence[Write]) -> list[tuple[Write, ...]]:
+    """Of the writes of a controller that are alike, the first and the last, or the only one."""
     alike = dict[tuple[str, ...], list[Write]]()
     for write in written:
-        alike.setdefault((write.program, write.controller, write.verb, write.kind), []).append(write)
-    for every in alike.values():
-        yield from zip((every[0], every[-1]), WHENS, strict=True)
+        alike.setdefault((program_of(write), write.controller, write.verb, write.kind), []).append(write)
+    return [tuple(dict.fromkeys((every[0], every[-1]))) for every in alike.values()]
+
+
+def _a_few(written: Sequence[Write]) -> Iterator[tuple[Write, str]]:
+    for *first, last in _few(written):
+        yield last, "after"
+        yield from ((write, "before") for write in first)
 
 
 def held(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield each write that is long on its way while its job is made again, and what is wrong then.
+    """Yield each write that is long on its way, and what is wrong then: while its job is made again, or not.
 
-    A `few`: the first and the last of alike writes.
+    A `few`: the first of alike writes while its job is made again, and the last one alone.
     """
     history = History.parse(text)
-    written = play(history, ends=False).written
-    for write in dict.fromkeys(write for write, _ in (_ends if few else _each)(written)):
-        program = write.program.partition(" ")[0]
-        if program in HOLDERS and write.verb != "create" and (made := _made(history, write)):
-            slow = Line(0.0, "slow", {"write": write.number, "seconds": 8, "program": program})
-            again = [replace(line, at=write.at + 1.0) for line in made]
-            lines = sorted((slow, *history.lines, *again), key=lambda line: line.at)
-            what = f"write {write.number} of {program}, {write.verb} {write.kind} {write.name}"
-            yield what, play(replace(history, lines=tuple(lines)), ends=False).wrong
+    usual = play(history, ends=False)
+    for first, *last in _few(usual.written) if few else ((write, write) for write in usual.written):
+        if program_of(first) not in HOLDERS or first.verb == "create":
+            continue
+        if again := _made(history, first):
+            yield f"{first} while its job is made again", _held(history, first, again).wrong
+        for write in last:
+            yield str(write), _compared(usual, _held(history, write))
+
+
+def _held(history: History, write: Write, again: Sequence[Line] = ()) -> Outcome:
+    slow = Line(0.0, "slow", {"write": write.number, "seconds": 8, "program": program_of(write)})
+    later = [replace(line, at=write.at + 1.0) for line in again]
+    return play(
+        replace(history, lines=tuple(sorted((slow, *history.lines, *later), key=lambda line: line.at))),
+        ends=False,
+    )
 
 
 def _made(history: History, write: Write) -> tuple[Line, ...]:
@@ -335,6 +373,11 @@ def _made(history: History, write: Write) -> tuple[Line, ...]:
 def _before(history: History, line: Line, fault: Line) -> tuple[Line, ...]:
     place = history.lines.index(line)
     return (*history.lines[:place], fault, *history.lines[place:])
+
+
+def program_of(write: Write) -> str:
+    """The program of a write, without the pod of a master."""
+    return write.program.partition(" ")[0]
 
 
 def ended(name: str) -> tuple[str, dict[str, str]]:
@@ -364,12 +407,6 @@ def _digest(found: object) -> str:
     return blake2s(json.dumps(found, sort_keys=True).encode(), digest_size=5).hexdigest()
 
 
-def crashed(history: History, write: int, when: str, back: float) -> Outcome:
-    """Play a history with a crash at one write."""
-    line = Line(0.0, "crash", {"write": write, "when": when, "back": back})
-    return play(replace(history, lines=(line, *history.lines)), ends=False)
-
-
 def _compared(usual: Outcome, found: Outcome) -> str:
     if found.wrong:
         return found.wrong
@@ -382,7 +419,8 @@ def table(every: Iterable[Crash]) -> Table:
     rows, wrong = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str, str]]()
     for each in every:
         write = each.write
-        row = write.controller or "in line", write.verb, write.kind
+        program = program_of(write)
+        row = write.controller or (program if program != OPERATOR else "in line"), write.verb, write.kind
         rows[row] += 1
         wrong[(*row, each.when)] += bool(each.wrong)
     made = Table("controller", "verb", "kind", "crashes", "wrong before", "wrong after", box=None)

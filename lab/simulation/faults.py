@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
@@ -44,14 +43,20 @@ class Fault:
     do: Callable[..., None]
 
 
-def crash(world: World, write: int, when: str, back: float, behind: int = 0) -> None:
-    """The operator dies before or after a write, and another one starts, whose first lists may be old."""
+def crash(world: World, write: int, when: str, back: float, behind: int = 0, program: str = OPERATOR) -> None:
+    """A program dies before or after a write, and starts again; an operator's first lists may be old."""
 
     async def die(connection: Connection) -> None:
-        world.note(f"--- the operator dies {when} write {write}")
-        world.crash(back, behind)
+        world.note(f"--- {program} dies {when} write {write}")
+        match program:
+            case "brain":
+                world.crash_brain(back)
+            case "master":
+                world.crash_master(connection)
+            case _:
+                world.crash(back, behind)
 
-    world.strike(write, Strike(when == "after", die))
+    world.strike(write, Strike(when == "after", die), program)
 
 
 def restart(world: World, back: float, behind: int = 0) -> None:
@@ -94,8 +99,11 @@ def slow(world: World, write: int, seconds: float, program: str = OPERATOR) -> N
         world.held = max(world.held, seconds + LATE)
         until = world.time + seconds
         while world.time < until:
-            with suppress(asyncio.CancelledError):  # it has left its program, whose end does not stop it
+            try:
                 await asyncio.sleep(until - world.time)
+            except asyncio.CancelledError:  # it has left its program, whose end does not stop it
+                if world.is_over:
+                    raise
 
     world.strike(write, Strike(False, befall, is_sent=True), program)
 
@@ -199,6 +207,17 @@ FAULTS: Final = (
             "write": _write(c),
             "when": c.choice(("before", "after")),
             "back": c.choice((0.05, 1, 10)),
+        },
+        crash,
+    ),
+    Fault(
+        "crash",
+        1,
+        lambda c: {
+            "write": _write(c),
+            "when": c.choice(("before", "after")),
+            "back": 1,
+            "program": c.choice(("master", "brain")),
         },
         crash,
     ),

@@ -123,7 +123,8 @@ def _first(seed: int, histories: int, truths: Sequence[Truth]) -> Iterator[tuple
     for outcome in play_many(range(seed, seed + BEFORE), truths):
         yield f"seed {outcome.history.seed}", outcome.wrong
     drawn = play_many(range(seed + BEFORE, seed + histories), truths)
-    yield from _in_turn(_in_turn(map(law, HISTORIES)) for law in (_crashes, _blinded, _held, _refused))
+    crashed, *others = (_in_turn(map(law, HISTORIES)) for law in (_crashes, _blinded, _held, _refused))
+    yield from _in_turn((crashed, crashed, *others))
     for outcome in drawn:
         yield f"seed {outcome.history.seed}", outcome.wrong
 

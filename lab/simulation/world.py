@@ -104,6 +104,7 @@ class World(cluster.World):
     """When one of our programs wrote, or something changed that is no status."""
     standing: frozenset[str] = frozenset()
     """The resources of which objects are there from the beginning."""
+    is_over: bool = False
     sent: float = 0.0
     """When the request was sent that is carried out now."""
     collects_after: float | None = None
@@ -236,8 +237,15 @@ class World(cluster.World):
             self.brain = None
             self.at(back, self.start_brain)
 
+    def crash_master(self, connection: Connection) -> None:
+        """A master's container ends; the operator sees to the next."""
+        for pod in self.server.every(POD):
+            if connection.program == f"master {uid_of(pod)}":
+                self._ends(pod["metadata"]["name"], uid_of(pod), 137)
+
     def close(self) -> None:
         """End all programs."""
+        self.is_over = True
         for look in self.looks:
             look.stop()
         for pod in self.server.every(POD):

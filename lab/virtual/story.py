@@ -211,7 +211,8 @@ def _about_size(
         wrong.append(f"job {name}: slices wait for ever")
     asked = wanted(found, resource)
     unit = found["spec"].get("nodeUnit", 1)
-    if size > have or have > max(least, asked // unit * unit):
+    needed = found["spec"]["replicaSpecs"]["worker"]["minReplicas"]
+    if size > have or have > max(needed, asked // unit * unit):
         wrong.append(f"job {name} has {size} nodes and {have} admitted, {asked} are wanted")
     if size < min(have, asked):
         wrong.append(f"job {name} has {size} nodes, though {have} are admitted and {asked} wanted")
