@@ -125,8 +125,13 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 halve on=yes
         0 submit job=a strategy=Local workers=2 least=1 most=3
         8 scale job=a workers=3
-        40 plan job=a workers=3 manual=yes cpu=2
         90 scale job=a workers=2""",
+    "a webhook of others, and more CPUs": """
+        0 submit job=a strategy=Local workers=1 least=1
+        3 suspend job=a on=yes
+        10 halve on=yes
+        12 plan job=a workers=1 manual=yes cpu=2
+        16 suspend job=a on=no""",
     "with a NetworkPolicy, or without": """
         0 submit job=a strategy=Local workers=1 least=1
         4 edit job=a network=no

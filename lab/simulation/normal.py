@@ -56,16 +56,17 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[st
         if name not in one or name not in other:
             yield f"{name} is there {'first' if name in one else 'second'} only"
         else:
-            yield from _fields(name, one[name], other[name])
+            yield from fields(name, one[name], other[name])
 
 
-def _fields(path: str, one: Any, other: Any) -> Iterator[str]:
+def fields(path: str, one: Any, other: Any) -> Iterator[str]:
+    """Say in which fields two values differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in sorted({*one, *other}):
-            yield from _fields(f"{path}.{name}", one.get(name), other.get(name))
+            yield from fields(f"{path}.{name}", one.get(name), other.get(name))
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for number, (first, second) in enumerate(zip(one, other, strict=True)):
-            yield from _fields(f"{path}[{number}]", first, second)
+            yield from fields(f"{path}[{number}]", first, second)
     elif one != other:
         yield f"{path} is {one!r}, and {other!r}"
 

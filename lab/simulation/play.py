@@ -25,6 +25,7 @@ from lab.simulation.checks import check
 from lab.simulation.connection import OPERATOR, Strike, Write
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
+from lab.simulation.normal import METADATA, fields
 from lab.simulation.promises import EVERY
 from lab.simulation.truths import Truth, plans_are_over
 from lab.simulation.world import World
@@ -136,6 +137,7 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
             _raise(world, "at rest", truths, lambda truth: truth.rest(world))
             objects = {name: list(found.values()) for name, found in world.server.objects.items()}
             if ends:
+                await _look_anew(world)
                 await _delete_all(world)
                 await at_rest(world)
                 _raise(world, "at the end", truths, lambda truth: truth.gone(world))
@@ -215,6 +217,24 @@ async def at_rest(world: World) -> None:
             raise Wrong(f"at rest: it never comes to rest: {world.written[-1]}")
         await asyncio.sleep(5)
         _look(world)
+
+
+async def _look_anew(world: World) -> None:
+    """Have another operator look, which has seen nothing of it: there is nothing to do."""
+    world.note("--- another operator starts")
+    world.changed.clear()
+    world.crash()
+    await at_rest(world)
+    for each in world.changed:
+        name = each.object["metadata"]["name"]
+        what = "; ".join(fields(name, _told(each.old), _told(each.new)))
+        raise Wrong(f"after a restart: nothing-to-do: the next operator changes {each.resource} {what}")
+
+
+def _told(found: Manifest | None) -> Manifest:
+    """An object without its numbers."""
+    about = (found or {}).get("metadata", {})
+    return {**(found or {}), "metadata": {n: about.get(n) for n in METADATA}} if found else {}
 
 
 async def _delete_all(world: World) -> None:

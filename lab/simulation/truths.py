@@ -367,6 +367,8 @@ def _counts(world: World, pod: Manifest) -> bool:
     job = world.there(ELASTICJOB, pod["metadata"].get("labels", {}).get(LABEL_JOB, ""))
     resource = resource_of(world, pod)
     mine = job and resource and owner_of(resource) == job["metadata"]["uid"]
+    if job and resource is None:  # somebody deleted that: the collector takes the pod
+        return False
     entered = [line.given["name"] for line in world.history.lines if line.name == "enqueue"]
     has_quota = quota.WORKLOAD_OF in pod["metadata"].get("annotations", {})
     return has_quota or bool(mine and job and is_queued(job) and name_of(job) not in entered)

@@ -29,10 +29,10 @@ from lab.simulation.brain import Brain
 from lab.simulation.connection import BRAIN, OPERATOR, USER, Connection, Strike, Write
 from lab.simulation.history import History
 from lab.simulation.master import Master
-from lab.simulation.reading import is_queued, labels_of, uid_of
-from lab.simulation.trained import unsound
+from lab.simulation.reading import is_over, is_queued, labels_of, uid_of
+from lab.simulation.trained import round_of, unsound
 from lab.simulation.training import Training
-from lab.simulation.truths import LATE, Change, Truth
+from lab.simulation.truths import LATE, TOLD, Change, Truth
 from lab.truths.quota import ENDED, Object, remembered
 from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
@@ -91,6 +91,8 @@ class World(cluster.World):
 
     history: History = field(default_factory=lambda: History(0))
     truths: tuple[Truth, ...] = ()
+    changed: list[Change] = field(default_factory=list)
+    """What the operator has changed."""
     written: list[Write] = field(default_factory=list)
     """Each write, in its order."""
     strikes: dict[tuple[str, int], Strike] = field(default_factory=dict)
@@ -264,8 +266,9 @@ class World(cluster.World):
     # the book of writes
 
     def enter(self, program: str, controller: str, verb: str, kind: str, name: str) -> Write:
-        self._numbers[program] += 1
-        write = Write(program, self._numbers[program], controller, verb, kind, name, self.time)
+        kind_of_program = program.partition(" ")[0]  # all masters together
+        self._numbers[kind_of_program] += 1
+        write = Write(program, self._numbers[kind_of_program], controller, verb, kind, name, self.time)
         self.written.append(write)
         return write
 
@@ -290,6 +293,8 @@ class World(cluster.World):
         if writer in OURS or not (_is_status(old, new) or writer.startswith("master")):
             self.last = self._now
         change = Change(self.server.writer, resource, old, new)
+        if writer == OPERATOR:
+            self.changed.append(change)
         if resource not in self._looks_at:
             self._looks_at[resource] = [each for each in self.truths if each.looks_at(resource)]
         for truth in self._looks_at[resource]:
@@ -361,6 +366,17 @@ class World(cluster.World):
     def _judge(self, before: Job, after: Job) -> None:
         for sentence in unsound(before, after):
             self.breaks(f"training: {sentence}")
+        if after.round != before.round:
+            self.at(TOLD, self._has_told, after.spec.job, after.round)
+
+    def _has_told(self, name: str, number: int) -> None:
+        """A new round is in the status within seconds, also where a write of it was refused."""
+        job, master = self.there(ELASTICJOB, name), self.master_of(name)
+        if job is None or master is None or master.core is None or self.lags or self.server.away:
+            return
+        mine = self.served.get(name) == uid_of(job) and self.masters[name][0] and master.core.job.round
+        if mine == number > round_of(job) and not is_over(job) and self.calm_for > -TOLD:
+            self.breaks(f"rounds-are-told: {name} is in round {number}, its status in {round_of(job)}")
 
     def _programs(self, pod: Manifest) -> Iterator[Master | Agent]:
         about = pod["metadata"]
