@@ -133,7 +133,7 @@ chaos-queue: $(DEV) # jobs in queues of the real Kueue, 50 interleavings of kill
 simulate: $(DEV) # 2,000 histories of the whole control plane in virtual time (five minutes; FLAGS="--seed 7 --histories 100", FLAGS=--mutants for two hours)
 	$(TIMED) $(BIN)/python -m lab simulate $(FLAGS)
 
-simulate-laws: $(DEV) # a crash before and after each write of 15 histories, and each field of each kind edited: the same state at the end (ten minutes)
+simulate-laws: $(DEV) # each write of 40 histories crashed, refused or late, each read old, and each field of each kind edited: the same state at the end (half an hour)
 	$(TIMED) $(BIN)/python -m lab simulate --crashes
 	$(TIMED) $(BIN)/python -m lab simulate --edits
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -35,6 +36,12 @@ from lab.simulation.truths import Truth
 T = TypeVar("T")
 BEFORE: Final = 100
 """Drawn histories that are played before crashes at each write, where the first wrong one is looked for."""
+LAWS: Final[Mapping[str, Callable[[str], Iterable[tuple[str, str]]]]] = {
+    "old reads or lost events": blinded,
+    "a write that is late": held,
+    "a write that is refused": refused,
+}
+"""Of crashes.py, beside crashes."""
 NAMES: Final = re.compile(r"[0-9a-f]{5,}|\b[a-z]+\d+\b|[\d.]+")
 """What differs between two histories that break alike."""
 MOST_NAMED: Final = 20
@@ -192,9 +199,9 @@ def keep_ends(to: Console) -> int:
 
 
 def crash_everywhere(to: Console, names: Iterable[str] = HISTORIES) -> int:
-    """Crash before and after each write of the histories of crashes.py; print the table."""
+    """Play the laws of crashes.py: a crash at each write of its histories, and others; print the table."""
     logging.getLogger().setLevel(logging.ERROR)
-    every, blind, failed = list[Crash](), 0, 0
+    every, others, failed = list[Crash](), Counter[str](), Counter[str]()
     for name in names:
         found = list(crashes(HISTORIES[name]))
         wrong = [each for each in found if each.wrong]
@@ -204,13 +211,15 @@ def crash_everywhere(to: Console, names: Iterable[str] = HISTORIES) -> int:
             what = f"{each.when} write {write.number}, {write.verb} {write.kind} {write.name}"
             to.print(f"[red]✗ {what}: {escape(each.wrong)}[/]", highlight=False, soft_wrap=True)
         every += found
-        for fault, sentence in blinded(HISTORIES[name]):
-            blind += 1
-            if sentence:
-                failed += 1
-                to.print(f"[red]✗ {fault}: {escape(sentence)}[/]", highlight=False, soft_wrap=True)
+        for law, played in LAWS.items():
+            for fault, sentence in played(HISTORIES[name]):
+                others[law] += 1
+                failed[law] += bool(sentence)
+                if sentence:
+                    to.print(f"[red]✗ {fault}: {escape(sentence)}[/]", highlight=False, soft_wrap=True)
     to.print(table(every))
-    to.print(f"{blind - failed} of {blind} histories with old reads are right", highlight=False)
     wrong = [each for each in every if each.wrong]
     to.print(f"{len(every) - len(wrong)} of {len(every)} crashes end as without them", highlight=False)
-    return int(bool(wrong or failed))
+    for law, many in others.items():
+        to.print(f"{many - failed[law]} of {many} histories with {law} are right", highlight=False)
+    return int(bool(wrong or failed.total()))
