@@ -290,7 +290,7 @@ def play_many(seeds: Iterable[int], truths: Sequence[Truth], long: bool = False)
         for number, seed in enumerate(seeds):
             outcome = play(draw(seed, long), truths)
             yield replace(outcome, objects=None, written=())
-            if number % 10 == 9:
+            if number % 30 == 29:
                 gc.collect()
     finally:
         gc.enable()
