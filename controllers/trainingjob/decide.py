@@ -56,7 +56,7 @@ def decide(seen: Seen) -> Plan:
     if seen.child is None:
         what = f"ElasticJob {job.metadata.name} runs it"
         return Plan("ElasticJobCreated", what, groups=((Create(ELASTICJOB, elasticjob_for(job)),),))
-    if job.status.observed_generation not in (None, job.metadata.generation):
+    if job.status.observed_generation != job.metadata.generation:
         what = f"ElasticJob {job.metadata.name} follows the new spec"
         return Plan("ElasticJobUpdated", what, groups=((_update(job, seen.child),),))
     if labels := _queue_labels(job, seen.child):
@@ -89,7 +89,10 @@ def elasticjob_for(job: TrainingJob) -> Manifest:
 
 
 def status_of(seen: Seen, plan: Plan) -> TrainingJobStatus:
-    """Return the status after a plan was carried out; that of a finished job stays."""
+    """Return the status after a plan was carried out; that of a finished job stays.
+
+    A spec is observed once its ElasticJob is seen to follow it: one that was not seen may be of an older one.
+    """
     before, child = seen.job.status, seen.child
     if before.phase and before.phase.is_terminal:
         return before
@@ -97,8 +100,7 @@ def status_of(seen: Seen, plan: Plan) -> TrainingJobStatus:
     if child is None:
         why = f"{plan.reason}: {plan.sentence}"[:LONGEST] if refused else ""
         phase = TrainingJobPhase.NONE if refused else TrainingJobPhase.CREATING
-        generation = None if refused else seen.job.metadata.generation
-        return TrainingJobStatus(phase=phase, reason=why, observed_generation=generation)
+        return TrainingJobStatus(phase=phase, reason=why, observed_generation=before.observed_generation)
     return TrainingJobStatus(
         phase=PHASES[child.status.phase] if child.status.phase else TrainingJobPhase.CREATING,
         reason=(f"{plan.reason}: {plan.sentence}" if refused else _reason(child))[:LONGEST],

@@ -70,6 +70,8 @@ class Connection(Verbs):
         self.dead = self.fenced = False
         self.paused: asyncio.Event | None = None
         """What requests wait for while their process is stopped."""
+        self.what = ""
+        """The last write."""
         self._under_way: dict[Any, Strike] = {}
         self._asked = 0
 
@@ -104,6 +106,7 @@ class Connection(Verbs):
         run = writes.current.get()
         write = self._book.enter(self.program, run.controller if run else "", verb, kind.name, name)
         strike = self._book.struck(write)
+        self.what = f"{verb} {kind.name} {name}"
         if strike and strike.after:
             self._under_way[asyncio.current_task()] = strike
         elif strike:

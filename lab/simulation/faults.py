@@ -20,6 +20,7 @@ from lab.simulation.truths import LATE
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
+    from lab.virtual.operator import Watch
 
 WRITES: Final = 12
 """What follows from an act makes about as many."""
@@ -47,11 +48,12 @@ def crash(world: World, write: int, when: str, back: float, behind: int = 0, pro
     """A program dies before or after a write, and starts again; an operator's first lists may be old."""
 
     async def die(connection: Connection) -> None:
-        world.note(f"--- {program} dies {when} write {write}")
+        world.note(f"--- {program} dies {when} write {write}, {connection.what}")
         match program:
             case "brain":
                 world.crash_brain(back)
             case "master":
+                connection.dead = True
                 world.crash_master(connection)
             case _:
                 world.crash(back, behind)
@@ -73,7 +75,7 @@ def cut(world: World, write: int, done: str, program: str = OPERATOR) -> None:
     """The connection is cut between request and answer: the write was done, or was not."""
 
     async def befall(connection: Connection) -> None:
-        world.note(f"--- write {write} is cut, done: {done}")
+        world.note(f"--- write {write}, {connection.what}, is cut, done: {done}")
         world.doubtful = world.time + DOUBT
         raise Unreachable("the connection was reset")
 
@@ -84,7 +86,7 @@ def refuse(world: World, write: int, code: int, program: str = OPERATOR) -> None
     """A request is refused; of a deletion a conflict would say that the object is another."""
 
     async def befall(connection: Connection) -> None:
-        world.note(f"--- write {write} is refused: {code}")
+        world.note(f"--- write {write}, {connection.what}, is refused: {code}")
         raise ERRORS[code]()
 
     world.strike(write, Strike(False, befall, "delete" if code == 409 else ""), program)
@@ -94,7 +96,7 @@ def slow(world: World, write: int, seconds: float, program: str = OPERATOR) -> N
     """A write is long on its way."""
 
     async def befall(connection: Connection) -> None:
-        world.note(f"--- write {write} is on its way for {seconds:g} s")
+        world.note(f"--- write {write}, {connection.what}, is on its way for {seconds:g} s")
         world.lag(seconds)
         world.held = max(world.held, seconds + LATE)
         until = world.time + seconds
@@ -112,7 +114,7 @@ def depose(world: World, write: int, seconds: float) -> None:
     """The leader is stopped in the middle of a write, and goes on after another has led for a while."""
 
     async def befall(connection: Connection) -> None:
-        world.note(f"--- the operator is stopped at write {write} for {seconds} s, and another leads")
+        world.note(f"--- the operator is stopped at write {write}, {connection.what}, and another leads")
         world.depose(seconds)
         if connection.paused:
             await connection.paused.wait()
@@ -122,35 +124,39 @@ def depose(world: World, write: int, seconds: float) -> None:
 
 def stale(world: World, kind: str, versions: int, seconds: float) -> None:
     """Reads of a kind lag by so many versions, for a while."""
-    if world.operator:
-        watch = world.operator.watches[_resource(world, kind)]
+    if watch := _watch(world, kind, seconds):
         watch.behind = versions
         world.lag(seconds)
-        world.at(seconds, watch.catch_up)
 
 
 def drop(world: World, kind: str, seconds: float) -> None:
     """Events of a kind are lost, until it is listed anew."""
-    if operator := world.operator:
-        resource = _resource(world, kind)
-        watch = operator.watches[resource]
+    if watch := _watch(world, kind, seconds):
         watch.copies = 0
         world.lag(seconds)
-
-        def relist() -> None:
-            watch.catch_up()
-            if world.operator is operator:
-                operator.relist(resource)
-
-        world.at(seconds, relist)
 
 
 def double(world: World, kind: str, seconds: float) -> None:
     """Events of a kind come twice."""
-    if world.operator:
-        watch = world.operator.watches[_resource(world, kind)]
+    if watch := _watch(world, kind, seconds):
         watch.copies = 2
-        world.at(seconds, watch.catch_up)
+
+
+def _watch(world: World, kind: str, seconds: float) -> Watch | None:
+    """Return the operator's watch of a kind, which is well again after its last fault; None without one."""
+    if (operator := world.operator) is None:
+        return None
+    resource = _resource(world, kind)
+    watch = operator.watches[resource]
+
+    def heal() -> None:
+        has_lost = watch.copies == 0
+        watch.catch_up()
+        if has_lost and world.operator is operator:
+            operator.relist(resource)
+
+    world.lasts(f"watch {id(watch)}", seconds, heal)
+    return watch
 
 
 def late(world: World, kind: str, seconds: float) -> None:
@@ -172,7 +178,7 @@ def away(world: World, seconds: float) -> None:
         world.server.away = False
 
     world.server.away = True
-    world.at(seconds, back)
+    world.lasts("away", seconds, back)
 
 
 def collector(world: World, after: float, seconds: float) -> None:
@@ -182,7 +188,7 @@ def collector(world: World, after: float, seconds: float) -> None:
     def again() -> None:
         world.collects_after = None
 
-    world.at(seconds, again)
+    world.lasts("collector", seconds, again)
 
 
 def clock(world: World, step: float) -> None:

@@ -128,8 +128,8 @@ async def _play(history: History, truths: tuple[Truth, ...], ends: bool, verbose
         try:
             await happens(world)
             heal(world)
-            world.server.away = False
             world.kueue_starts()
+            world.last = world.time
             await at_rest(world)
             if any(truth.rest is plans_are_over for truth in truths) and [*plans_are_over(world)]:
                 await asyncio.sleep(PLAN_PATIENCE)
@@ -181,6 +181,7 @@ async def happens(world: Stage) -> None:
         await asyncio.sleep(line.at - world.time)
         _look(world)
         row = ROWS[line.name]
+        world.note(f"> {str(line).partition(' ')[2]}")
         if isinstance(row, Act):
             deeds.append(asyncio.create_task(row.do(world, **line.given)))
             await world.after(deeds[-1])
@@ -188,6 +189,13 @@ async def happens(world: Stage) -> None:
             row.do(world, **line.given)
             world.trouble(float(line.given.get("seconds") or line.given.get("back") or 0))
     await asyncio.gather(*deeds)
+    lasting = (each for each in world.history.lines if each.name == "lose" or not _is_act(each))
+    ends = [each.at + float(each.given.get("seconds", 0)) for each in lasting]
+    await asyncio.sleep(max(0.0, max(ends, default=0.0) - world.time))
+
+
+def _is_act(line: Line) -> bool:
+    return isinstance(ROWS[line.name], Act)
 
 
 def _look(world: Stage) -> None:
@@ -212,7 +220,7 @@ def heal(world: Stage) -> None:
 async def at_rest(world: World) -> None:
     """Run on until we write nothing, and nothing else changes either."""
     began = world.time
-    while world.time - world.last < QUIET or world.operator is None:
+    while world.time - world.last < QUIET or world.operator is None or world.lags or world.server.away:
         if world.time - began > LONGEST:
             raise Wrong(f"at rest: it never comes to rest: {world.written[-1]}")
         await asyncio.sleep(5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -11,24 +11,28 @@ from elasticjob.api.paddle.trainingjob import TRAININGJOB
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
-from elasticjob.api.v1alpha1.kueue import QUEUE_NAME
+from elasticjob.api.v1alpha1.kueue import QUEUE_NAME, WORKLOAD_OF
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
+from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, SERVICE
 from lab.simulation.connection import BRAIN, OPERATOR, USER
 from lab.simulation.reading import (
     belongs_to,
+    bounds_of,
+    is_manual,
     is_over,
     is_queued,
     labels_of,
     name_of,
+    owner_of,
     phase_of,
     resource_of,
     role_of,
     told_indexes,
     uid_of,
 )
-from lab.simulation.truths import SOON, TRUTHS, Change, Truth
+from lab.simulation.truths import LATE, SOON, TRUTHS, Change, Truth
 from lab.truths.quota import ENDED, is_true
 from lab.virtual.kueue import condition
 
@@ -102,6 +106,44 @@ def lost_pods_go(world: World, change: Change) -> Iterator[str]:
         yield f"{about['name']} was deleted {waited:.0f} s ago, and waited for its machine"
 
 
+def evictions_are_answered(world: World, change: Change) -> Iterable[str]:
+    """Pods leave when the queue takes their quota back."""
+    begins = is_true(change.object, "Evicted") and not (change.old and is_true(change.old, "Evicted"))
+    if change.new and begins:
+        world.at(PATIENCE, _is_answered, world, name_of(change.new), uid_of(change.new))
+    return ()
+
+
+def _is_answered(world: World, name: str, uid: str) -> None:
+    workload = world.there(WORKLOAD, name)
+    if workload is None or uid_of(workload) != uid or world.lags or world.calm_for < PATIENCE:
+        return
+    for pod in world.server.every(POD):
+        mine = pod["metadata"].get("annotations", {}).get(WORKLOAD_OF) == name
+        stays = pod["status"]["phase"] not in ENDED and "deletionTimestamp" not in pod["metadata"]
+        if mine and stays and is_true(workload, "Evicted"):
+            world.breaks(f"evictions-are-answered: {name_of(pod)} stays {PATIENCE:g} s after its eviction")
+
+
+def sizes_stay_within_bounds(world: World, change: Change) -> Iterator[str]:
+    """No role grows beyond what its job allows, or lately allowed."""
+    allowed: dict[str, list[tuple[float, Manifest]]] = world.memory.setdefault("allowed", {})
+    if change.of(ELASTICJOB) and change.new:
+        allowed.setdefault(uid_of(change.new), []).append((world.time, change.new["spec"]["replicaSpecs"]))
+        return
+    job = world.there(ELASTICJOB, name_of(change.object))
+    if job is None or change.new is None or change.by != OPERATOR or not belongs_to(change.new, uid_of(job)):
+        return
+    known = allowed[uid_of(job)]
+    lately = [roles for at, roles in known if at > world.time - LATE] + [known[-1][1]]
+    lately += [roles for at, roles in known if at <= world.time - LATE][-1:]
+    before = change.old["spec"]["replicaResourceSpecs"] if change.old else {}
+    for role, placed in change.new["spec"].get("replicaResourceSpecs", {}).items():
+        size, most = placed.get("replicas") or 0, max(bounds_of(roles.get(role, {}))[1] for roles in lately)
+        if size > max(most, before.get(role, {}).get("replicas") or 0):
+            yield f"ElasticJob {name_of(job)} has {size} {role}, and allows {most}"
+
+
 def suspended_jobs_do_not_start(world: World, change: Change) -> Iterator[str]:
     """No pod begins to run long after its job was suspended."""
     since: dict[str, float] = world.memory.setdefault("suspended", {})
@@ -114,7 +156,8 @@ def suspended_jobs_do_not_start(world: World, change: Change) -> Iterator[str]:
     if change.of(POD) and change.new and change.old and not world.lags and world.operator:
         begins = change.old["status"]["phase"] == "Pending" and change.new["status"]["phase"] == "Running"
         job = world.there(ELASTICJOB, about.get("labels", {}).get(LABEL_JOB, ""))
-        if begins and job and world.time - since.get(job["metadata"]["uid"], world.time) > PATIENCE:
+        suspended_for = world.time - since.get(uid_of(job), world.time)
+        if begins and owner_of(change.new) and suspended_for > PATIENCE:
             yield f"{about['name']} begins to run, and its job is suspended"
 
 
@@ -143,7 +186,7 @@ def in_its_time(world: World, change: Change) -> Iterator[str]:
 
 def in_its_own_name(world: World, change: Change) -> Iterator[str]:
     """No program asks in a user's name."""
-    if change.by == BRAIN and change.is_new and change.object["spec"].get("manualScaling"):
+    if change.by == BRAIN and change.is_new and is_manual(change.object):
         yield f"Brain's plan {change.object['metadata']['name']} is a user's"
 
 
@@ -254,7 +297,8 @@ def trainings_are_followed(world: World) -> Iterator[str]:
     for training in world.server.every(TRAININGJOB):
         name, asked = name_of(training), training["spec"]["trainer"]
         job = world.there(ELASTICJOB, name)
-        if job is None or is_over(job) or not belongs_to(job, uid_of(training)):
+        by_hand = any(line.name == "edit" and line.given["job"] == name for line in world.history.lines)
+        if job is None or is_over(job) or by_hand or not belongs_to(job, uid_of(training)):
             continue
         worker = job["spec"]["replicaSpecs"]["worker"]
         bounds = worker.get("minReplicas"), worker.get("maxReplicas")
@@ -301,6 +345,8 @@ PROMISES: Final = (
     Truth("namesakes-are-left", namesakes_are_left),
     Truth("plans-succeed-truly", plans_succeed_truly, of=(SCALEPLAN.resource,)),
     Truth("lost-pods-go", lost_pods_go, of=(POD.resource,)),
+    Truth("evictions-are-answered", evictions_are_answered, of=(WORKLOAD.resource,)),
+    Truth("sizes-within-bounds", sizes_stay_within_bounds, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
     Truth("suspended-do-not-start", suspended_jobs_do_not_start, of=(ELASTICJOB.resource, POD.resource)),
     Truth("in-its-time", in_its_time, of=(ELASTICJOB.resource,)),
     Truth("in-its-own-name", in_its_own_name, of=(SCALEPLAN.resource,)),

@@ -145,8 +145,11 @@ def resource_of(world: World, pod: Manifest) -> Manifest | None:
 
 def lives(world: World, pod: Manifest) -> bool:
     """Whether the program of a pod runs or may run: on a machine that is there, or on none yet."""
-    machine = pod["spec"].get("nodeName")
-    return pod["status"]["phase"] not in ENDED and (not machine or world.there(NODE, machine) is not None)
+    if pod["status"]["phase"] in ENDED:
+        return False
+    machine = world.there(NODE, pod["spec"]["nodeName"]) if pod["spec"].get("nodeName") else pod
+    made = [each["metadata"].get("creationTimestamp", "") for each in (machine, pod) if each]
+    return len(made) > 1 and made[0] <= made[1]  # a machine that came back has none of its pods
 
 
 def stands_in(pod: Manifest, asked: Collection[int]) -> bool:

@@ -58,6 +58,8 @@ SOON: Final = 1.0
 """Seconds after which a controller has heard of a change, unless its watch lags."""
 TOLD: Final = 5.0
 """Seconds within which a status is of the generation of its object."""
+ENDS_OF_TRAININGS: Final = {"Complete": "succeeded", "Failed": "failed"}
+"""The phase of a TrainingJob by the end of its ElasticJob."""
 WAITING: Final = ("NameTaken", "Refused", "WaitingForQuota")
 """Reasons of what is not as it should be, for which others are to act."""
 LATE: Final = 8.0
@@ -193,6 +195,8 @@ def _are_given_up(world: World, machine: str) -> None:
 def _succeeds(world: World, pod: Manifest) -> None:
     """Remember a node whose pod has succeeded, where the operator has had the time to write that."""
     found, resource, place = world.there(POD, name_of(pod)), resource_of(world, pod), place_of(pod)
+    if "deletionTimestamp" in pod["metadata"]:  # it was told to end, and did
+        return
     if uid_of(found) != uid_of(pod) or resource is None or place is None or not world.is_calm:
         return
     owner, role, index = place
@@ -466,10 +470,10 @@ def children_are_told(world: World) -> Iterator[str]:
     """A TrainingJob says what its ElasticJob says."""
     for each in world.server.every(TRAININGJOB):
         child, status = world.there(ELASTICJOB, name_of(each)), each.get("status") or {}
-        if child is None or owner_of(child) != uid_of(each) or status.get("phase") in ("Failed", "Succeed"):
+        if child is None or owner_of(child) != uid_of(each):
             continue
-        told = child.get("status") or {}
-        if status.get("trainers") != told.get("workers") or is_over(child):
+        told, phase = child.get("status") or {}, ENDS_OF_TRAININGS.get(end_of(child))
+        if status.get("trainers") != told.get("workers") or (phase and status.get("phase") != phase):
             yield f"TrainingJob {name_of(each)} says {status}, its job {told.get('workers')}, {end_of(child)}"
 
 

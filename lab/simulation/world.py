@@ -117,6 +117,7 @@ class World(cluster.World):
     """Until when the operator may write again what it has written: it got no answer."""
     _lags: float = 0.0
     _blind: float = 0.0
+    _ends_at: dict[str, float] = field(default_factory=dict)
     _calm_since: float = -60.0
     brain: Process | None = None
     masters: dict[str, tuple[str, Master]] = field(default_factory=dict)
@@ -273,13 +274,19 @@ class World(cluster.World):
         return write
 
     def strike(self, write: int, strike: Strike, program: str = OPERATOR) -> None:
-        self.strikes[program, self._numbers[program] + write] = strike
+        self._arm(program, self._numbers[program] + write, strike)
+
+    def _arm(self, program: str, number: int, strike: Strike) -> None:
+        """A write that something else befalls already leaves it to the next."""
+        while (program, number) in self.strikes:
+            number += 1
+        self.strikes[program, number] = strike
 
     def struck(self, write: Write) -> Strike | None:
         program = write.program.partition(" ")[0]
         strike = self.strikes.pop((program, write.number), None)
         if strike and strike.spares == write.verb:
-            self.strikes[program, write.number + 1] = strike
+            self._arm(program, write.number + 1, strike)
             return None
         if strike:
             self.trouble(RETRY)
@@ -473,6 +480,16 @@ class World(cluster.World):
         if seconds >= PATIENCE:
             self._blind = max(self._blind, self.time + seconds + 1.0)
         self._lags = max(self._lags, self.time + seconds + 8.0)
+
+    def lasts(self, what: str, seconds: float, end: Callable[[], None]) -> None:
+        """Something is wrong for so long; of faults that overlap the last one ends it."""
+        self._ends_at[what] = max(self._ends_at.get(what, 0.0), self.time + seconds)
+
+        def over() -> None:
+            if self.time >= self._ends_at[what] - 1e-6:
+                end()
+
+        self.at(seconds, over)
 
     def at(self, seconds: float, call: Callable[..., object], *given: Any) -> None:
         """Call something so many seconds later, which no program does."""

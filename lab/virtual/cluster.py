@@ -507,12 +507,15 @@ def _told(resource: str, old: Manifest | None, new: Manifest | None) -> str:
     more = ""
     if kind == "pods":
         of = about.get("annotations", {}).get(quota.WORKLOAD_OF, "")
-        more = f"{found['status']['phase']} in {of}"
+        machine = found["spec"].get("nodeName")
+        more = f"{found['status']['phase']}{f' on {machine}' if machine else ''}{f' in {of}' if of else ''}"
     elif kind == "workloads":
         active = "" if found["spec"].get("active", True) else "inactive "
         more = f"{active}{quota.told(found)} {about.get('annotations', '')}"
     elif kind == "jobresources":
         sizes = {r: s.get("replicas") for r, s in found["spec"]["replicaResourceSpecs"].items()}
         more = f"suspend={found['spec'].get('suspend')} {sizes}"
+    elif phase := (found.get("status") or {}).get("phase"):
+        more = str(phase)
     leaves = " (leaves)" if "deletionTimestamp" in about else ""
     return f"{verb} {kind} {about['name']}{leaves} {more}"

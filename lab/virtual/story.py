@@ -183,7 +183,8 @@ def _about(world: World, found: Manifest) -> list[str]:
     pods = [
         p
         for p in world.server.every(POD)
-        if _job(p) == name and p["status"]["phase"] in ("Running", "Succeeded")
+        if _job(p) == name and p["metadata"].get("ownerReferences")
+        if p["status"]["phase"] in ("Running", "Succeeded")
     ]
     if not holds(base):
         live = [each for each in pods if each["status"]["phase"] == "Running"]

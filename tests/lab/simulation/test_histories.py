@@ -27,6 +27,16 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 train name=t least=1 most=1
         2 enqueue kind=training name=t queue=b
         5 retrain name=t least=1 most=2""",
+    "a TrainingJob that is edited before the operator has seen its ElasticJob": """
+        seed 1
+        0 train name=t least=1 most=2
+        0 crash write=1 when=after back=5
+        3 retrain name=t least=1 most=4
+        8 end-pod job=t index=0 code=0""",
+    "the last line has its consequences": """
+        0 submit job=a strategy=Local workers=2 least=1
+        60 end-pod job=a index=1 code=0
+        60 away seconds=20""",
     "another's Service takes the name of a job that runs": """
         seed 40036
         0 submit job=a strategy=Local workers=2 least=1 ttl=1 deadline=1
