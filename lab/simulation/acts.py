@@ -147,6 +147,7 @@ def draw_job(chance: Random, jobs: Jobs) -> Given:
         "ttl": (0.15, lambda: chance.choice((0, 10))),
         "deadline": (0.1, lambda: chance.choice((5, 30))),
         "queue": (0.15, lambda: chance.choice("ab")),
+        "history": (0.1, lambda: chance.choice((0, 1))),
         "mode": (0.2, lambda: chance.choice(("single-job", "single-job", "cluster"))),
         "manager": (0.03, lambda: "kueue.x-k8s.io/multikueue"),
         "trains": (0.3 if drawn["strategy"] != "Local" else 0.0, lambda: "yes"),
@@ -179,7 +180,12 @@ def manifest(**given: Any) -> Manifest:
         container["env"] = named
     worker |= {"restartPolicy": given["policy"]} if "policy" in given else {}
     worker |= {"restartCount": given["restarts"]} if "restarts" in given else {}
-    names = {"clean": "cleanPodPolicy", "ttl": "ttlSecondsAfterFinished", "deadline": "activeDeadlineSeconds"}
+    names = {
+        "clean": "cleanPodPolicy",
+        "ttl": "ttlSecondsAfterFinished",
+        "deadline": "activeDeadlineSeconds",
+        "history": "scalePlanHistoryLimit",
+    }
     if policy := {names[name]: given[name] for name in names if name in given}:
         spec["runPolicy"] = policy
     spec |= {"optimizeMode": given["mode"]} if "mode" in given else {}

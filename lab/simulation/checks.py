@@ -15,7 +15,9 @@ from lab.virtual.cluster import MACHINES
 YES: Final = ("yes", "no")
 OF_A_NEW_JOB: Final[Mapping[str, type]] = {
     **dict.fromkeys(("job", "strategy", "policy", "clean", "queue", "mode", "manager", "trains"), str),
-    **dict.fromkeys(("workers", "least", "most", "unit", "exit", "restarts", "ttl", "deadline"), int),
+    **dict.fromkeys(
+        ("workers", "least", "most", "unit", "exit", "restarts", "ttl", "deadline", "history"), int
+    ),
     "seconds": float,
 }
 OF_AN_EDIT: Final[Mapping[str, type]] = {

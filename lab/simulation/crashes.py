@@ -90,9 +90,27 @@ HISTORIES: Final[Mapping[str, str]] = {
         4.1 plan job=a workers=4 manual=yes
         4.2 plan job=a workers=2 manual=no cpu=2
         12 autoscale job=a workers=5""",
-    "a plan beyond the bounds": """
-        0 submit job=a strategy=Local workers=2 least=1 most=4
-        5 plan job=a workers=6 manual=yes""",
+    "a plan between two allowed sizes": """
+        0 submit job=a strategy=Local workers=2 least=2 most=6 unit=2 history=1
+        5 plan job=a workers=3 manual=yes
+        15 plan job=a workers=5 manual=yes
+        25 plan job=a workers=9 manual=yes""",
+    "no plan is kept": """
+        0 submit job=a strategy=Local workers=2 least=1 most=4 history=0
+        5 plan job=a workers=3 manual=yes
+        12 plan job=a workers=2 manual=yes
+        20 plan job=a workers=3 manual=yes
+        30 cordon machine=n1 on=no""",
+    "a success that is seen late": """
+        0 submit job=a strategy=Local workers=1 least=1
+        5 late kind=pods seconds=4
+        6 end-pod job=a index=0 code=0
+        6.5 suspend job=a on=yes
+        20 suspend job=a on=no""",
+    "the master's snapshot is taken away": """
+        0 submit job=a strategy=Allreduce workers=2 least=1 trains=yes
+        10 take-away job=a kind=configmaps
+        30 cordon machine=n1 on=no""",
     "asked for again": """
         0 submit job=a strategy=Local workers=2 least=1 most=4 mode=single-job
         5 scale job=a workers=3
@@ -219,6 +237,10 @@ HISTORIES: Final[Mapping[str, str]] = {
     "a DIJob that ends": """
         0 dijob name=d clean=All
         6 finish name=d code=0""",
+    "a DIJob that fails with its players": """
+        0 dijob name=d clean=All
+        4 players name=d many=2
+        10 finish name=d code=1""",
     "a DIJob that gives way, and whose players are deleted": """
         0 dijob name=d queue=a
         6 players name=d many=2

@@ -32,7 +32,7 @@ from lab.simulation.reading import (
     told_indexes,
     uid_of,
 )
-from lab.simulation.truths import LATE, SOON, TRUTHS, Change, Truth
+from lab.simulation.truths import LATE, OVER, SOON, TRUTHS, Change, Truth
 from lab.truths.quota import ENDED, is_true
 from lab.virtual.kueue import condition
 
@@ -234,6 +234,15 @@ def plans_have_owners(world: World) -> Iterator[str]:
             yield f"plan {plan['metadata']['name']} has no owner"
 
 
+def few_plans_are_kept(world: World) -> Iterator[str]:
+    """Of the plans that have ended only the last ones stay."""
+    for job, _ in _settled(world):
+        limit = job["spec"].get("runPolicy", {}).get("scalePlanHistoryLimit", 10)
+        ended = [each for each in world.of_job(SCALEPLAN, name_of(job)) if phase_of(each) in OVER]
+        if len(ended) > limit + 1:  # the answer to what is asked for now is not counted
+            yield f"ElasticJob {name_of(job)} has {len(ended)} plans that have ended, its limit is {limit}"
+
+
 def services_have_pods(world: World) -> Iterator[str]:
     """A Service of a DIJob's player goes with its pod."""
     for each in world.server.every(SERVICE):
@@ -354,6 +363,7 @@ PROMISES: Final = (
     Truth("does-not-change", does_not_change, of=(ELASTICJOB.resource, SCALEPLAN.resource)),
     Truth("calm", calm),
     Truth("plans-have-owners", rest=plans_have_owners),
+    Truth("few-plans-are-kept", rest=few_plans_are_kept),
     Truth("services-have-pods", rest=services_have_pods),
     Truth("one-template", rest=one_template),
     Truth("network-policies", rest=network_policies),
