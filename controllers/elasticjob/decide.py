@@ -254,13 +254,15 @@ def free_everything_when_suspended(seen: Seen, now: datetime) -> Plan | None:
 def free_everything_of_another_template(seen: Seen, now: datetime) -> Plan | None:
     """All pods are gone before the first one of another template: a world has nodes of one.
 
-    A job may be suspended, changed and resumed while no operator looks, or faster than its pods leave.
+    A job may be suspended, changed and resumed while no operator looks, or faster than its pods leave or
+    come: that there are none says the controller that makes them, once it has seen the suspension.
     """
     if not seen.is_stale or seen.resource is None:
         return None
     stop = () if seen.resource.spec.suspend else (all_fields(seen, suspend=True),)
     actions: tuple[Action, ...] = (*stop, *_masters_that_go(seen))
-    if not actions and all(life.over for life in (*seen.lives, *seen.masters)):
+    has_stopped = seen.resource.status.observed_generation == seen.resource.metadata.generation
+    if not actions and has_stopped and all(life.over for life in (*seen.lives, *seen.masters)):
         return None
     sentence = "what nodes are made from has changed: all pods leave, and the job begins anew"
     return Plan("TemplateChanged", sentence, groups=group(actions))

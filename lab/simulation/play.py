@@ -229,6 +229,8 @@ async def at_rest(world: World) -> None:
 
 async def _look_anew(world: World) -> None:
     """Have another operator look, which has seen nothing of it: there is nothing to do."""
+    if world.clock.ahead:  # what is held until a time is done when that has come, or would have
+        return
     world.note("--- another operator starts")
     world.changed.clear()
     world.crash()

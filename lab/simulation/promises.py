@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from elasticjob.api.diengine.dijob import DIJOB
 from elasticjob.api.paddle.trainingjob import TRAININGJOB
+from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -140,8 +141,11 @@ def sizes_stay_within_bounds(world: World, change: Change) -> Iterator[str]:
     before = change.old["spec"]["replicaResourceSpecs"] if change.old else {}
     for role, placed in change.new["spec"].get("replicaResourceSpecs", {}).items():
         size, most = placed.get("replicas") or 0, max(bounds_of(roles.get(role, {}))[1] for roles in lately)
-        if size > max(most, before.get(role, {}).get("replicas") or 0):
+        had, unit = before.get(role, {}).get("replicas") or 0, job["spec"].get("nodeUnit", 1)
+        if size > max(most, had):
             yield f"ElasticJob {name_of(job)} has {size} {role}, and allows {most}"
+        if size != had and role == WORKER and size % unit:
+            yield f"ElasticJob {name_of(job)} has {size} {role}, and its nodeUnit is {unit}"
 
 
 def suspended_jobs_do_not_start(world: World, change: Change) -> Iterator[str]:

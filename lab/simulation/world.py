@@ -333,7 +333,7 @@ class World(cluster.World):
         about, labels = pod["metadata"], pod["metadata"].get("labels", {})
         name, uid, job = about["name"], about["uid"], labels.get(LABEL_JOB, "")
         seconds, code = own_end(pod)
-        if not self._trains(job):
+        if not self._trains(job) or not about.get("ownerReferences"):  # or a copy of somebody's
             if seconds:
                 self.at(seconds, self._ends, name, uid, code)
         elif labels.get(LABEL_ROLE) == MASTER:

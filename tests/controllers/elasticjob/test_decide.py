@@ -311,6 +311,8 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     rules.free_everything_of_another_template: [
         (running(resource_=resource(made_from="another")), "TemplateChanged", "=JobResource suspend True"),
+        (running(resource_=resource(made_from="another", suspend=True), masters=(), lives=()),
+         "TemplateChanged"),  # pods may be there that are not seen yet
         (
             running(resource_=resource(made_from="another", suspend=True)),
             "TemplateChanged",
@@ -369,8 +371,8 @@ ROWS: dict[Callable[..., Any], list[tuple[Any, ...]]] = {
     ],
     rules.resume: [
         (running(resource_=resource(suspend=True)), "JobResumed", FOLLOWS),
-        (running(resource_=resource(made_from="another", suspend=True), masters=(),
-                 lives=(ended(0, code=143),)), "JobResumed", FOLLOWS),
+        (running(resource_=resource(made_from="another", suspend=True, status={"observedGeneration": 1}),
+                 masters=(), lives=(ended(0, code=143),)), "JobResumed", FOLLOWS),
         (running(together("required"), resource_=resource(suspend=True), served={VOLCANO}), "JobResumed",
          "+PodGroup digits", FOLLOWS),
         (running(together(), resource_=grouped(2, suspend=True), served={VOLCANO}), "JobResumed",

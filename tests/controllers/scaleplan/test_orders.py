@@ -223,5 +223,6 @@ def test_memory_in_a_template_takes_the_place_of_what_a_plan_gave(at_once: bool)
             given = world.resource.spec.replica_resource_specs["worker"].resource
             assert suspend or world.resource.spec.suspend or given == {"memory": "32Gi"}
             world.look_at_the_plans()
+            world.make_ready()
     assert not world.resource.spec.suspend
     assert [name for name in world.made if "template" in name] == ["digits-template-3"]

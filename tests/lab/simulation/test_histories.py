@@ -33,6 +33,10 @@ HISTORIES: Final[Mapping[str, str]] = {
         0 crash write=1 when=after back=5
         3 retrain name=t least=1 most=4
         8 end-pod job=t index=0 code=0""",
+    "suspended, changed and resumed while its first pods come": """
+        seed 30398
+        0 submit job=a strategy=Local workers=3 least=1 most=3 exit=1 policy=Never
+        0 remake job=a image=v2""",
     "the last line has its consequences": """
         0 submit job=a strategy=Local workers=2 least=1
         60 end-pod job=a index=1 code=0
