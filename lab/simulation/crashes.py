@@ -95,6 +95,12 @@ HISTORIES: Final[Mapping[str, str]] = {
         5 plan job=a workers=3 manual=yes
         15 plan job=a workers=5 manual=yes
         25 plan job=a workers=9 manual=yes""",
+    "scaled twice within a second": """
+        0 submit job=a strategy=Local workers=1 least=1 most=4
+        7 late kind=jobresources seconds=2
+        8.1 scale job=a workers=2
+        8.15 scale job=a workers=3
+        8.6 scale job=a workers=2""",
     "no plan is kept": """
         0 submit job=a strategy=Local workers=2 least=1 most=4 history=0
         5 plan job=a workers=3 manual=yes
@@ -340,6 +346,8 @@ def blinded(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
     history = History.parse(text)
     has_plans = any(line.name in ("plan", "scale", "brain") for line in history.lines)
     kinds = KINDS if has_plans or not few else KINDS[:-1]
+    if any("queue" in line.given for line in history.lines):
+        kinds = (*kinds, "workloads")
     for number, line in enumerate(history.lines):
         for place, (kind, name) in enumerate(product(kinds, BLIND)):
             if few and (number + place // len(BLIND) + place) % len(BLIND):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WRITES: Final = 12
 """What follows from an act makes about as many."""
-KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans", "services", "nodes")
+KINDS: Final = ("pods", "elasticjobs", "jobresources", "scaleplans", "services", "nodes", "workloads")
 DOUBT: Final = 1.0
 """Seconds in which the operator has seen whether a write was done of which it got no answer."""
 ERRORS: Final[dict[int, Callable[[], ApiError]]] = {

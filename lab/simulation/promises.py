@@ -126,6 +126,17 @@ def _is_answered(world: World, name: str, uid: str) -> None:
             world.breaks(f"evictions-are-answered: {name_of(pod)} stays {PATIENCE:g} s after its eviction")
 
 
+def conditions_are_kueues(world: World, change: Change) -> Iterator[str]:
+    """What Kueue has written of a Workload is not undone by a write that rests on an older one."""
+    if change.by != OPERATOR or change.old is None or change.new is None:
+        return
+    now = {each["type"]: each for each in change.new.get("status", {}).get("conditions", ())}
+    for each in change.old.get("status", {}).get("conditions", ()):
+        found = now.get(each["type"])
+        if found is None or found["lastTransitionTime"] < each["lastTransitionTime"]:
+            yield f"the operator undoes {each['type']} {each['status']} of Workload {name_of(change.new)}"
+
+
 def sizes_stay_within_bounds(world: World, change: Change) -> Iterator[str]:
     """No role grows beyond what its job allows, or lately allowed."""
     allowed: dict[str, list[tuple[float, Manifest]]] = world.memory.setdefault("allowed", {})
@@ -359,6 +370,7 @@ PROMISES: Final = (
     Truth("plans-succeed-truly", plans_succeed_truly, of=(SCALEPLAN.resource,)),
     Truth("lost-pods-go", lost_pods_go, of=(POD.resource,)),
     Truth("evictions-are-answered", evictions_are_answered, of=(WORKLOAD.resource,)),
+    Truth("conditions-are-kueues", conditions_are_kueues, of=(WORKLOAD.resource,)),
     Truth("sizes-within-bounds", sizes_stay_within_bounds, of=(ELASTICJOB.resource, JOBRESOURCE.resource)),
     Truth("suspended-do-not-start", suspended_jobs_do_not_start, of=(ELASTICJOB.resource, POD.resource)),
     Truth("in-its-time", in_its_time, of=(ELASTICJOB.resource,)),
