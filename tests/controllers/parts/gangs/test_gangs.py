@@ -120,5 +120,8 @@ async def test_a_node_whose_device_is_broken_begins_anew(site: Site) -> None:
     if "allocatedResourcesStatus" not in written["status"]["containerStatuses"][0]:
         pytest.skip("this API server has ResourceHealthStatus off, as by default before Kubernetes 1.36")
     await site.event("memory GPU-3 unhealthy", "DeviceUnhealthy")
-    await site.until(lambda: len(site.running()) == 2 and site.pods()["digits-worker-1"].metadata.uid != old)
+    # whether its name is that of the one before depends on whether its end was seen
+    await site.until(lambda: len(site.running()) == 2)
+    await site.until(lambda: all(pod.metadata.uid != old for pod in site.pods().values()))
+    await site.until(lambda: len(site.running()) == 2)
     assert site.job().status.restarts in (None, 0)
