@@ -16,6 +16,7 @@ from typing import Final
 
 from rich.table import Table
 
+from elasticjob.kube.objects.views import POD
 from lab.simulation.connection import BRAIN, OPERATOR, Write
 from lab.simulation.history import History, Line, Value
 from lab.simulation.normal import differences, normal
@@ -365,10 +366,12 @@ def _few(written: Sequence[Write]) -> list[tuple[Write, ...]]:
 
 
 def _a_few(written: Sequence[Write]) -> Iterator[tuple[Write, str]]:
+    """A crash beside each pod that comes or goes, and beside the first and the last of alike writes."""
+    yield from ((write, "after") for write in written if write.verb == "delete")
+    yield from ((write, "before") for write in written if (write.verb, write.kind) == ("create", POD.name))
     for *first, last in _few(written):
         yield last, "after"
         yield from ((write, "before") for write in first)
-    yield from ((write, "after") for write in written if write.verb == "delete")  # of no return
 
 
 def held(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
