@@ -52,8 +52,8 @@ class Place:
         }
         await self.client.create(ELASTICJOB.untyped(), manifest)
 
-    async def pod(self, index: int) -> None:
-        """A pod that stays when it is deleted, until somebody lets it go."""
+    async def pod(self, index: int, machine: str = "") -> None:
+        """A pod that stays when it is deleted, until it is let go; without a machine it has no grace."""
         labels = {
             "elasticjob.dlrover/name": "digits",
             "elasticjob.dlrover/replica-type": "worker",
@@ -65,7 +65,8 @@ class Place:
             "labels": labels,
             "finalizers": ["elasticjob.dlrover/test"],
         }
-        spec = {"containers": [{"name": "main", "image": "python:3"}], "nodeSelector": {"no": "where"}}
+        placed = {"nodeName": machine} if machine else {"nodeSelector": {"no": "where"}}
+        spec = {"containers": [{"name": "main", "image": "python:3"}], **placed}
         await self.client.create(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
     async def pods(self, many: int) -> list[Pod]:
@@ -209,7 +210,7 @@ async def test_a_pod_that_is_being_deleted_is_left_at_a_boundary(place: Place) -
     await place.declare(replicas=2)
     names = ("digits-worker-0", "digits-worker-1")
     for index in range(2):
-        await place.pod(index)
+        await place.pod(index, "elsewhere")
     async with in_cluster(place.settings, SystemClock()) as master:
         for name in names:
             await master.ask(watch(name, pod=name))
