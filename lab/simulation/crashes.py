@@ -342,7 +342,7 @@ def refused(text: str) -> Iterator[tuple[str, str]]:
 def blinded(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
     """Yield faults of watches, each at one line of a history, and what is wrong then, "" if nothing is.
 
-    A `few`: one fault of each kind at each line.
+    A `few`: both faults of pods and one of each other kind at each line.
     """
     history = History.parse(text)
     has_plans = any(line.name in ("plan", "scale", "brain") for line in history.lines)
@@ -351,7 +351,7 @@ def blinded(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
         kinds = (*kinds, "workloads")
     for number, line in enumerate(history.lines):
         for place, (kind, name) in enumerate(product(kinds, BLIND)):
-            if few and (number + place // len(BLIND) + place) % len(BLIND):
+            if few and kind != KINDS[0] and (number + place // len(BLIND) + place) % len(BLIND):
                 continue
             fault = Line(line.at, name, {"kind": kind, **BLIND[name]})
             yield str(fault), play(replace(history, lines=_before(history, line, fault))).wrong
