@@ -357,6 +357,8 @@ def _facts(world: World, what: str, before: Manifest, after: Manifest) -> Iterat
 
 
 def quotas(world: World, change: Change) -> Iterator[str]:
+    if world.held and world.lags:  # a leader that was stopped makes the pod that it was about to make
+        return
     if change.resource in (WORKLOAD.resource, POD.resource) and world.server.every(WORKLOAD):
         yield from quota.breaches(
             [each for each in world.server.every(POD) if _counts(world, each)],
