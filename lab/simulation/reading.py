@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from lab.simulation.world import World
 
 UNBOUNDED: Final = 1 << 30
+LAST: Final = "9999"
+"""Later than each time."""
 
 
 # any object
@@ -144,12 +146,17 @@ def resource_of(world: World, pod: Manifest) -> Manifest | None:
 
 
 def lives(world: World, pod: Manifest) -> bool:
-    """Whether the program of a pod runs or may run: on a machine that is there, or on none yet."""
+    """Whether the program of a pod runs or may run: on a machine that is there, or on none yet.
+
+    A machine that came back has none of the programs that it had.
+    """
     if pod["status"]["phase"] in ENDED:
         return False
-    machine = world.there(NODE, pod["spec"]["nodeName"]) if pod["spec"].get("nodeName") else pod
-    made = [each["metadata"].get("creationTimestamp", "") for each in (machine, pod) if each]
-    return len(made) > 1 and made[0] <= made[1]  # a machine that came back has none of its pods
+    if not (name := pod["spec"].get("nodeName")):
+        return True
+    machine, containers = world.there(NODE, name), pod["status"].get("containerStatuses") or [{}]
+    started = containers[0].get("state", {}).get("running", {}).get("startedAt", LAST)
+    return machine is not None and machine["metadata"].get("creationTimestamp", "") <= started
 
 
 def stands_in(pod: Manifest, asked: Collection[int]) -> bool:
