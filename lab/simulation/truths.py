@@ -166,6 +166,7 @@ def _is_back(world: World, name: str, uid: str) -> None:
     if job is None or resource is None or uid_of(job) != uid or "deletionTimestamp" in job["metadata"]:
         return
     idle = job["spec"].get("suspend") or job["spec"].get("managedBy") or is_over(job) or _blocked(job)
+    idle = idle or job["spec"].get("distributionStrategy") == "Local"
     if not idle and world.calm_for > TOLD and world.there(SERVICE, master_name(name)) is None:
         world.breaks(f"services-come-back: {master_name(name)} is not there {TOLD:g} s after its deletion")
 
