@@ -170,7 +170,8 @@ def _about(world: World, found: Manifest) -> list[str]:
             return [f"job {name}: {_names([each])} waits, though quota for it is idle: {told(each)}"]
         grown = sum(_workers(e)[0] for e in every if SLICE in e["metadata"]["labels"] and holds(e))
         (count, cpu), (before, had) = _workers(each), _workers(of)
-        needed = found["spec"]["replicaSpecs"]["worker"]["minReplicas"] - grown
+        unit = found["spec"].get("nodeUnit", 1)
+        needed = -(-found["spec"]["replicaSpecs"]["worker"]["minReplicas"] // unit) * unit - grown
         if SLICE not in each["metadata"]["labels"] and cpu <= had and count > max(before, needed):
             return [f"job {name}: {_names([each])} waits for what slices of the job hold"]
     every = [each for each in every if all(each is not waits for waits, _ in beside)]
