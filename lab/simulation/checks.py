@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, Final, get_type_hints
 
 from lab.simulation.acts import OF_A_JOB, OF_A_ROLE, OWNED
+from lab.simulation.connection import BRAIN, MASTERS, OPERATOR
 from lab.simulation.faults import ERRORS, KINDS
 from lab.simulation.history import Line, Misspelt, Value
 from lab.virtual.cluster import MACHINES
@@ -40,7 +41,7 @@ WORDS: Final[Mapping[str, Collection[Value]]] = {
     "clean": ("All", "None", "Running"),
     "mode": ("manual", "single-job", "cluster"),
     "trains": ("yes", "plain"),
-    "program": ("operator", "master", "brain"),
+    "program": (OPERATOR, MASTERS, BRAIN),
 }
 OF_A_ROW: Final[Mapping[tuple[str, str], Collection[Value]]] = {
     **{(row, "kind"): KINDS for row in ("stale", "drop", "double", "late", "relist")},

@@ -16,10 +16,21 @@ from lab.virtual.server import Server, Verbs
 USER: Final = "user"
 OPERATOR: Final = "operator"
 BRAIN: Final = "brain"
+MASTERS: Final = "master"
 """Programs by the names of their connections; a master's has the uid of its pod behind it."""
 READS: Final = ("get", "list")
 WAYS: Final = (0.001, 0.002, 0.01)
 """Seconds that a request or its answer takes."""
+
+
+def name_of_master(uid: str) -> str:
+    """The name of the connection of the master in the pod with this uid."""
+    return f"{MASTERS} {uid}"
+
+
+def program_of(connection: str) -> str:
+    """The program of a connection's name: all masters are one."""
+    return connection.partition(" ")[0]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Final
 from rich.table import Table
 
 from elasticjob.kube.objects.views import POD
-from lab.simulation.connection import BRAIN, OPERATOR, Write
+from lab.simulation.connection import BRAIN, MASTERS, OPERATOR, Write, program_of
 from lab.simulation.history import History, Line, Value
 from lab.simulation.normal import differences, normal
 from lab.simulation.play import Outcome, play
@@ -37,7 +37,7 @@ REFUSALS: Final[tuple[tuple[str, Mapping[str, Value]], ...]] = (
     ("refuse", {"code": 500}),
     ("cut", {"done": "no"}),
 )
-HOLDERS: Final = (OPERATOR, "master")
+HOLDERS: Final = (OPERATOR, MASTERS)
 """Programs that write to what they have read."""
 WRITERS: Final = (*HOLDERS, BRAIN)
 HISTORIES: Final[Mapping[str, str]] = {
@@ -319,11 +319,11 @@ def crashes(text: str, back: float = 1.0, *, few: bool = False) -> Iterator[Cras
     if usual.wrong:
         raise ValueError(f"without a crash: {usual.wrong}\n{history}")
     for write, when in _a_few(usual.written) if few else product(usual.written, WHENS):
-        if (program := program_of(write)) in WRITERS:
+        if (program := program_of(write.program)) in WRITERS:
             given: dict[str, Value] = {"write": write.number, "when": when, "back": back}
             line = Line(0.0, "crash", {**given, "program": program})
             found = play(replace(history, lines=(line, *history.lines)), ends=False)
-            is_counted = program == "master"  # it is a restart, which the status says
+            is_counted = program == MASTERS  # it is a restart, which the status says
             yield Crash(write, when, found.wrong if is_counted else _compared(usual, found))
 
 
@@ -332,7 +332,7 @@ def refused(text: str) -> Iterator[tuple[str, str]]:
     history, faults = History.parse(text), cycle(REFUSALS)
     usual = play(history, ends=False)
     for write, *_ in _few(usual.written):
-        if (program := program_of(write)) in WRITERS:
+        if (program := program_of(write.program)) in WRITERS:
             name, given = next(faults)
             fault = Line(0.0, name, {"write": write.number, **given, "program": program})
             found = play(replace(history, lines=(fault, *history.lines)), ends=False)
@@ -361,7 +361,8 @@ def _few(written: Sequence[Write]) -> list[tuple[Write, ...]]:
     """Of the writes of a controller that are alike, the first and the last, or the only one."""
     alike = dict[tuple[str, ...], list[Write]]()
     for write in written:
-        alike.setdefault((program_of(write), write.controller, write.verb, write.kind), []).append(write)
+        what = program_of(write.program), write.controller, write.verb, write.kind
+        alike.setdefault(what, []).append(write)
     return [tuple(dict.fromkeys((every[0], every[-1]))) for every in alike.values()]
 
 
@@ -382,7 +383,7 @@ def held(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
     history = History.parse(text)
     written = play(history, ends=False).written
     for first, *last in _few(written) if few else ((write, write) for write in written):
-        if program_of(first) not in HOLDERS or first.verb == "create":
+        if program_of(first.program) not in HOLDERS or first.verb == "create":
             continue
         if again := _made(history, first):
             yield f"{first} while its job is made again", _held(history, first, again).wrong
@@ -391,7 +392,7 @@ def held(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
 
 
 def _held(history: History, write: Write, again: Sequence[Line] = ()) -> Outcome:
-    slow = Line(0.0, "slow", {"write": write.number, "seconds": 8, "program": program_of(write)})
+    slow = Line(0.0, "slow", {"write": write.number, "seconds": 8, "program": program_of(write.program)})
     later = [replace(line, at=write.at + 1.0) for line in again]
     return play(
         replace(history, lines=tuple(sorted((slow, *history.lines, *later), key=lambda line: line.at))),
@@ -418,11 +419,6 @@ def _made(history: History, write: Write) -> tuple[Line, ...]:
 def _before(history: History, line: Line, fault: Line) -> tuple[Line, ...]:
     place = history.lines.index(line)
     return (*history.lines[:place], fault, *history.lines[place:])
-
-
-def program_of(write: Write) -> str:
-    """The program of a write, without the pod of a master."""
-    return write.program.partition(" ")[0]
 
 
 def ended(name: str) -> tuple[str, dict[str, str]]:
@@ -464,7 +460,7 @@ def table(every: Iterable[Crash]) -> Table:
     rows, wrong = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str, str]]()
     for each in every:
         write = each.write
-        program = program_of(write)
+        program = program_of(write.program)
         row = write.controller or (program if program != OPERATOR else "in line"), write.verb, write.kind
         rows[row] += 1
         wrong[(*row, each.when)] += bool(each.wrong)

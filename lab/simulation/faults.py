@@ -14,9 +14,8 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from elasticjob.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
-from lab.simulation.connection import OPERATOR, Connection, Strike
+from lab.simulation.connection import BRAIN, MASTERS, OPERATOR, Connection, Strike
 from lab.simulation.history import Value
-from lab.simulation.truths import LATE
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
@@ -49,14 +48,13 @@ def crash(world: World, write: int, when: str, back: float, behind: int = 0, pro
 
     async def die(connection: Connection) -> None:
         world.note(f"--- {program} dies {when} write {write}, {connection.what}")
-        match program:
-            case "brain":
-                world.crash_brain(back)
-            case "master":
-                connection.dead = True
-                world.crash_master(connection)
-            case _:
-                world.crash(back, behind)
+        if program == BRAIN:
+            world.crash_brain(back)
+        elif program == MASTERS:
+            connection.dead = True
+            world.crash_master(connection)
+        else:
+            world.crash(back, behind)
 
     world.strike(write, Strike(when == "after", die), program)
 
@@ -97,14 +95,13 @@ def slow(world: World, write: int, seconds: float, program: str = OPERATOR) -> N
 
     async def befall(connection: Connection) -> None:
         world.note(f"--- write {write}, {connection.what}, is on its way for {seconds:g} s")
-        world.lag(seconds)
-        world.held = max(world.held, seconds + LATE)
+        world.hold(seconds)
         until = world.time + seconds
         while world.time < until:
             try:
                 await asyncio.sleep(until - world.time)
             except asyncio.CancelledError:  # it has left its program, whose end does not stop it
-                if world.is_over:
+                if world.closed:
                     raise
 
     world.strike(write, Strike(False, befall, is_sent=True), program)
@@ -223,7 +220,7 @@ FAULTS: Final = (
             "write": _write(c),
             "when": c.choice(("before", "after")),
             "back": 1,
-            "program": c.choice(("master", "brain")),
+            "program": c.choice((MASTERS, BRAIN)),
         },
         crash,
     ),
@@ -234,14 +231,14 @@ FAULTS: Final = (
     Fault(
         "refuse",
         1,
-        lambda c: {"write": c.randint(1, 12), "code": c.choice(sorted(ERRORS)), "program": "master"},
+        lambda c: {"write": c.randint(1, 12), "code": c.choice(sorted(ERRORS)), "program": MASTERS},
         refuse,
     ),
     Fault("slow", 2, lambda c: {"write": _write(c), "seconds": c.choice((0.2, 3, 10))}, slow),
     Fault(
         "slow",
         1,
-        lambda c: {"write": _write(c), "seconds": c.choice((0.2, 3, 10)), "program": "master"},
+        lambda c: {"write": _write(c), "seconds": c.choice((0.2, 3, 10)), "program": MASTERS},
         slow,
     ),
     Fault("depose", 3, lambda c: {"write": _write(c), "seconds": c.choice((1, 5, 20))}, depose),

@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import NETWORK_POLICY, POD, POD_DISRUPTION_BUDGET, SERVICE
-from lab.simulation.connection import BRAIN, OPERATOR, USER
+from lab.simulation.connection import BRAIN, OPERATOR, USER, program_of
 from lab.simulation.reading import (
     belongs_to,
     bounds_of,
@@ -90,7 +90,7 @@ def namesakes_are_left(world: World, change: Change) -> Iterator[str]:
     elif change.by and change.by != USER:
         before = next((each for at, each in reversed(lives) if at <= world.sent), uid)
         if before != uid:
-            yield f"{change.by.partition(' ')[0]} writes {change.resource} {name}, which is a later one"
+            yield f"{program_of(change.by)} writes {change.resource} {name}, which is a later one"
 
 
 def lost_pods_go(world: World, change: Change) -> Iterator[str]:

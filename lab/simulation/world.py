@@ -26,7 +26,17 @@ from elasticjob.master.state.job import Job
 from lab.simulation.agent import Agent
 from lab.simulation.autoscaler import Looks
 from lab.simulation.brain import Brain
-from lab.simulation.connection import BRAIN, OPERATOR, USER, Connection, Strike, Write
+from lab.simulation.connection import (
+    BRAIN,
+    MASTERS,
+    OPERATOR,
+    USER,
+    Connection,
+    Strike,
+    Write,
+    name_of_master,
+    program_of,
+)
 from lab.simulation.history import History
 from lab.simulation.master import Master
 from lab.simulation.reading import is_over, is_queued, labels_of, uid_of
@@ -92,7 +102,7 @@ class World(cluster.World):
     history: History = field(default_factory=lambda: History(0))
     truths: tuple[Truth, ...] = ()
     changed: list[Change] = field(default_factory=list)
-    """What the operator has changed."""
+    """Changes by the operator, in their order."""
     written: list[Write] = field(default_factory=list)
     """Each write, in its order."""
     strikes: dict[tuple[str, int], Strike] = field(default_factory=dict)
@@ -106,7 +116,8 @@ class World(cluster.World):
     """When one of our programs wrote, or something changed that is no status."""
     standing: frozenset[str] = frozenset()
     """The resources of which objects are there from the beginning."""
-    is_over: bool = False
+    closed: bool = False
+    """Whether all programs have ended."""
     sent: float = 0.0
     """When the request was sent that is carried out now."""
     collects_after: float | None = None
@@ -204,8 +215,7 @@ class World(cluster.World):
         process = self._process
         if process is None:
             return
-        self.lag(seconds)
-        self.held = max(self.held, seconds + LATE)
+        self.hold(seconds)
         process.connection.paused = asyncio.Event()
         process.program.deafen()
         self._others.append(process)
@@ -243,12 +253,12 @@ class World(cluster.World):
     def crash_master(self, connection: Connection) -> None:
         """A master's container ends; the operator sees to the next."""
         for pod in self.server.every(POD):
-            if connection.program == f"master {uid_of(pod)}":
+            if connection.program == name_of_master(uid_of(pod)):
                 self._ends(pod["metadata"]["name"], uid_of(pod), 137)
 
     def close(self) -> None:
         """End all programs."""
-        self.is_over = True
+        self.closed = True
         for look in self.looks:
             look.stop()
         for pod in self.server.every(POD):
@@ -267,9 +277,9 @@ class World(cluster.World):
     # the book of writes
 
     def enter(self, program: str, controller: str, verb: str, kind: str, name: str) -> Write:
-        kind_of_program = program.partition(" ")[0]  # all masters together
-        self._numbers[kind_of_program] += 1
-        write = Write(program, self._numbers[kind_of_program], controller, verb, kind, name, self.time)
+        counted = program_of(program)
+        self._numbers[counted] += 1
+        write = Write(program, self._numbers[counted], controller, verb, kind, name, self.time)
         self.written.append(write)
         return write
 
@@ -283,7 +293,7 @@ class World(cluster.World):
         self.strikes[program, number] = strike
 
     def struck(self, write: Write) -> Strike | None:
-        program = write.program.partition(" ")[0]
+        program = program_of(write.program)
         strike = self.strikes.pop((program, write.number), None)
         if strike and strike.spares == write.verb:
             self._arm(program, write.number + 1, strike)
@@ -297,7 +307,7 @@ class World(cluster.World):
     def _heard(self, resource: str, old: Manifest | None, new: Manifest | None) -> None:
         super()._heard(resource, old, new)
         writer = self.server.writer
-        if writer in OURS or not (_is_status(old, new) or writer.startswith("master")):
+        if writer in OURS or not (_is_status(old, new) or program_of(writer) == MASTERS):
             self.last = self._now
         change = Change(self.server.writer, resource, old, new)
         if writer == OPERATOR:
@@ -337,7 +347,7 @@ class World(cluster.World):
             if seconds:
                 self.at(seconds, self._ends, name, uid, code)
         elif labels.get(LABEL_ROLE) == MASTER:
-            connection = Connection(self.server, f"master {uid}", self, self.history.seed)
+            connection = Connection(self.server, name_of_master(uid), self, self.history.seed)
             ended = partial(self._ends, name, uid)
             master = Master(connection, LoopClock(), TEAM, job, name, ended, self._judge)
             self.masters[job], self.served[job] = (uid, master), uid_of(self.there(ELASTICJOB, job))
@@ -480,6 +490,11 @@ class World(cluster.World):
         if seconds >= PATIENCE:
             self._blind = max(self._blind, self.time + seconds + 1.0)
         self._lags = max(self._lags, self.time + seconds + 8.0)
+
+    def hold(self, seconds: float) -> None:
+        """A write is on its way for so long, and the operator sees less meanwhile."""
+        self.lag(seconds)
+        self.held = max(self.held, seconds + LATE)
 
     def lasts(self, what: str, seconds: float, end: Callable[[], None]) -> None:
         """Something is wrong for so long; of faults that overlap the last one ends it."""
