@@ -33,9 +33,10 @@ from lab.simulation.reading import (
     told_indexes,
     uid_of,
 )
-from lab.simulation.truths import LATE, OVER, SOON, TRUTHS, Change, Truth
+from lab.simulation.truths import LATE, OVER, SOON, TRUTHS, Change, Truth, lately
 from lab.truths.quota import ENDED, is_true
 from lab.virtual.kueue import condition
+from lab.virtual.story import smallest_world
 
 if TYPE_CHECKING:
     from lab.simulation.world import World
@@ -146,12 +147,10 @@ def sizes_stay_within_bounds(world: World, change: Change) -> Iterator[str]:
     job = world.there(ELASTICJOB, name_of(change.object))
     if job is None or change.new is None or change.by != OPERATOR or not belongs_to(change.new, uid_of(job)):
         return
-    known = allowed[uid_of(job)]
-    lately = [roles for at, roles in known if at > world.time - LATE] + [known[-1][1]]
-    lately += [roles for at, roles in known if at <= world.time - LATE][-1:]
+    bounds = lately(allowed[uid_of(job)], world, LATE)
     before = change.old["spec"]["replicaResourceSpecs"] if change.old else {}
     for role, placed in change.new["spec"].get("replicaResourceSpecs", {}).items():
-        size, most = placed.get("replicas") or 0, max(bounds_of(roles.get(role, {}))[1] for roles in lately)
+        size, most = placed.get("replicas") or 0, max(bounds_of(roles.get(role, {}))[1] for roles in bounds)
         had, unit = before.get(role, {}).get("replicas") or 0, job["spec"].get("nodeUnit", 1)
         if size > max(most, had):
             yield f"ElasticJob {name_of(job)} has {size} {role}, and allows {most}"
@@ -299,21 +298,21 @@ def as_wished(world: World) -> Iterator[str]:
     for job, resource in _settled(world):
         name, worker = job["metadata"]["name"], job["spec"]["replicaSpecs"]["worker"]
         wishes = [line for line in lines if line.given.get("job") == name and "workers" in line.given]
-        last = wishes[-1:]
-        if any(last[0].at - 1 < line.at for line in wishes[:-1]):
-            continue  # a request is a plan only once the operator has seen it
-        if any(line.at >= last[0].at and {"most", "least"} & {*line.given} for line in lines if last):
-            continue  # a wish has the bounds of its time
-        if not last or last[0].name not in ("scale", "plan") or is_queued(job):
+        if not wishes or wishes[-1].name not in ("scale", "plan") or is_queued(job):
             continue
-        size, unit = int(last[0].given["workers"]), int(job["spec"].get("nodeUnit", 1))
-        refused = last[0].name == "scale" and worker.get("replicas") != size
+        *earlier, last = wishes
+        if any(last.at - 1 < line.at for line in earlier):
+            continue  # a request is a plan only once the operator has seen it
+        if any(line.at >= last.at and {"most", "least"} & {*line.given} for line in lines):
+            continue  # a wish has the bounds of its time
+        size, unit = int(last.given["workers"]), int(job["spec"].get("nodeUnit", 1))
+        refused = last.name == "scale" and worker.get("replicas") != size
         most = worker.get("maxReplicas") or worker.get("replicas", 0)
         inside = worker.get("minReplicas", 1) <= size <= most
         have = resource["spec"]["replicaResourceSpecs"]["worker"].get("replicas")
-        alone = last[0].given.get("manual") != "no" and job["spec"].get("optimizeMode") == "manual"
+        alone = last.given.get("manual") != "no" and job["spec"].get("optimizeMode") == "manual"
         if alone and inside and not (refused or size % unit) and have != size:
-            yield f"ElasticJob {name} has {have} workers, and {last[0]} was the last wish"
+            yield f"ElasticJob {name} has {have} workers, and {last} was the last wish"
 
 
 def trainings_are_followed(world: World) -> Iterator[str]:
@@ -354,13 +353,11 @@ def over_in_time(world: World) -> Iterator[str]:
 def budgets(world: World) -> Iterator[str]:
     """An eviction is never refused for ever: a budget asks for fewer workers than there are."""
     for job, resource in _settled(world):
-        worker = job["spec"]["replicaSpecs"]["worker"]
         every = _alive(world, resource)
         there = sum(role_of(p) == "worker" for p in every)
         found = world.there(POD_DISRUPTION_BUDGET, job["metadata"]["name"])
-        least, unit = found["spec"]["minAvailable"] if found else 0, job["spec"].get("nodeUnit", 1)
-        smallest = -(-worker.get("minReplicas", 1) // unit) * unit  # with fewer there is no world
-        if least > max(there - 1, smallest, 0):
+        least = found["spec"]["minAvailable"] if found else 0
+        if least > max(there - 1, smallest_world(job), 0):
             yield f"the budget of ElasticJob {job['metadata']['name']} asks for {least} of {there} workers"
 
 

@@ -6,7 +6,7 @@ more, `gone` what is wrong after everything was deleted. Each sees the objects a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -153,6 +153,12 @@ def spent_once(world: World, change: Change) -> Iterator[str]:
             yield f"{name_of(change.object)} is made, and its node has failed for good"
 
 
+def lately(known: Sequence[tuple[float, Manifest]], world: World, seconds: float) -> list[Manifest]:
+    """Of values and the times from which each holds, those that held within the last seconds."""
+    since = world.time - seconds
+    return [each for at, each in known if at <= since][-1:] + [each for at, each in known if at > since]
+
+
 def services_come_back(world: World, change: Change) -> Iterable[str]:
     """A master's Service that others delete is there again within seconds."""
     job = change.object["metadata"].get("labels", {}).get(LABEL_JOB, "")
@@ -165,10 +171,14 @@ def _is_back(world: World, name: str, uid: str) -> None:
     job, resource = world.there(ELASTICJOB, name), world.there(JOBRESOURCE, name)
     if job is None or resource is None or uid_of(job) != uid or "deletionTimestamp" in job["metadata"]:
         return
-    idle = job["spec"].get("suspend") or job["spec"].get("managedBy") or is_over(job) or _blocked(job)
-    idle = idle or job["spec"].get("distributionStrategy") == "Local"
-    if not idle and world.calm_for > TOLD and world.there(SERVICE, master_name(name)) is None:
+    if _wants_its_master(job) and world.calm_for > TOLD and world.there(SERVICE, master_name(name)) is None:
         world.breaks(f"services-come-back: {master_name(name)} is not there {TOLD:g} s after its deletion")
+
+
+def _wants_its_master(job: Manifest) -> bool:
+    spec = job["spec"]
+    idle = spec.get("suspend") or spec.get("managedBy") or spec.get("distributionStrategy") == "Local"
+    return not (idle or is_over(job) or _blocked(job))
 
 
 def lost_pods_are_given_up(world: World, change: Change) -> Iterable[str]:
@@ -218,10 +228,7 @@ def within_size(world: World, change: Change) -> Iterator[str]:
     if resource is None or role == MASTER or index is None or stands_in(change.object, ()):
         return
     seen = known[resource["metadata"]["uid"]]
-    late = max(LATE, world.held)
-    lately = [each for at, each in seen if at > world.time - late]
-    lately += [each for at, each in seen if at <= world.time - late][-1:]
-    if not any(int(index) in indices_of(each, role) for each in lately):
+    if not any(int(index) in indices_of(each, role) for each in lately(seen, world, max(LATE, world.held))):
         asked = sorted(indices_of(resource, role))
         yield f"{name_of(change.object)} is made, and {role} has the nodes {asked}"
 
@@ -483,9 +490,8 @@ def children_are_told(world: World) -> Iterator[str]:
 def masters_are_found(world: World) -> Iterator[str]:
     """A job that runs has its master's Service, and its status the master's last round."""
     for job in world.server.every(ELASTICJOB):
-        resource, spec = world.there(JOBRESOURCE, name_of(job)), job["spec"]
-        idle = spec.get("suspend") or spec.get("managedBy") or spec.get("distributionStrategy") == "Local"
-        if resource is None or is_over(job) or _blocked(resource) or _blocked(job) or idle:
+        resource = world.there(JOBRESOURCE, name_of(job))
+        if resource is None or _blocked(resource) or not _wants_its_master(job):
             continue
         if world.there(SERVICE, master_name(name_of(job))) is None:
             yield f"ElasticJob {name_of(job)} runs, and there is no Service {master_name(name_of(job))}"

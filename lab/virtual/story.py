@@ -170,8 +170,7 @@ def _about(world: World, found: Manifest) -> list[str]:
             return [f"job {name}: {_names([each])} waits, though quota for it is idle: {told(each)}"]
         grown = sum(_workers(e)[0] for e in every if SLICE in e["metadata"]["labels"] and holds(e))
         (count, cpu), (before, had) = _workers(each), _workers(of)
-        unit = found["spec"].get("nodeUnit", 1)
-        needed = -(-found["spec"]["replicaSpecs"]["worker"]["minReplicas"] // unit) * unit - grown
+        needed = smallest_world(found) - grown
         if SLICE not in each["metadata"]["labels"] and cpu <= had and count > max(before, needed):
             return [f"job {name}: {_names([each])} waits for what slices of the job hold"]
     every = [each for each in every if all(each is not waits for waits, _ in beside)]
@@ -254,6 +253,12 @@ def _is_next(world: World, workload: Manifest) -> bool:
         return True
     waiting = (each for each in world.kueue.waiting() if world.kueue.queue_of(each) == queue)
     return all(order(workload) <= order(each) for each in waiting)
+
+
+def smallest_world(found: Manifest) -> int:
+    """The least number of workers of a job, in whole units."""
+    unit = int(found["spec"].get("nodeUnit", 1))
+    return -(-int(found["spec"]["replicaSpecs"]["worker"].get("minReplicas", 1)) // unit) * unit
 
 
 def wanted(found: Manifest, resource: Manifest) -> int:
