@@ -318,11 +318,10 @@ def crashes(text: str, back: float = 1.0, *, few: bool = False) -> Iterator[Cras
     usual = play(history, ends=False)
     if usual.wrong:
         raise ValueError(f"without a crash: {usual.wrong}\n{history}")
-    for write, when in _a_few(usual.written) if few else product(usual.written, WHENS):
+    for write, when in _turning_points(usual.written) if few else product(usual.written, WHENS):
         if (program := program_of(write.program)) in WRITERS:
             given: dict[str, Value] = {"write": write.number, "when": when, "back": back}
-            line = Line(0.0, "crash", {**given, "program": program})
-            found = play(replace(history, lines=(line, *history.lines)), ends=False)
+            found = _with(history, Line(0.0, "crash", {**given, "program": program}))
             is_counted = program == MASTERS  # it is a restart, which the status says
             yield Crash(write, when, found.wrong if is_counted else _compared(usual, found))
 
@@ -331,11 +330,11 @@ def refused(text: str) -> Iterator[tuple[str, str]]:
     """Yield a refusal of the first of alike writes, and what is wrong with the end then."""
     history, faults = History.parse(text), cycle(REFUSALS)
     usual = play(history, ends=False)
-    for write, *_ in _few(usual.written):
+    for write, *_ in _edges(usual.written):
         if (program := program_of(write.program)) in WRITERS:
             name, given = next(faults)
             fault = Line(0.0, name, {"write": write.number, **given, "program": program})
-            found = play(replace(history, lines=(fault, *history.lines)), ends=False)
+            found = _with(history, fault)
             yield f"{fault}, {write.verb} {write.kind} {write.name}", _compared(usual, found)
 
 
@@ -357,7 +356,7 @@ def blinded(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
             yield str(fault), play(replace(history, lines=_before(history, line, fault))).wrong
 
 
-def _few(written: Sequence[Write]) -> list[tuple[Write, ...]]:
+def _edges(written: Sequence[Write]) -> list[tuple[Write, ...]]:
     """Of the writes of a controller that are alike, the first and the last, or the only one."""
     alike = dict[tuple[str, ...], list[Write]]()
     for write in written:
@@ -366,11 +365,11 @@ def _few(written: Sequence[Write]) -> list[tuple[Write, ...]]:
     return [tuple(dict.fromkeys((every[0], every[-1]))) for every in alike.values()]
 
 
-def _a_few(written: Sequence[Write]) -> Iterator[tuple[Write, str]]:
+def _turning_points(written: Sequence[Write]) -> Iterator[tuple[Write, str]]:
     """A crash beside each pod that comes or goes, and beside the first and the last of alike writes."""
     yield from ((write, "after") for write in written if write.verb == "delete")
     yield from ((write, "before") for write in written if (write.verb, write.kind) == ("create", POD.name))
-    for *first, last in _few(written):
+    for *first, last in _edges(written):
         yield last, "after"
         yield from ((write, "before") for write in first)
 
@@ -382,7 +381,7 @@ def held(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
     """
     history = History.parse(text)
     written = play(history, ends=False).written
-    for first, *last in _few(written) if few else ((write, write) for write in written):
+    for first, *last in _edges(written) if few else ((write, write) for write in written):
         if program_of(first.program) not in HOLDERS or first.verb == "create":
             continue
         if again := _made(history, first):
@@ -393,11 +392,13 @@ def held(text: str, *, few: bool = False) -> Iterator[tuple[str, str]]:
 
 def _held(history: History, write: Write, again: Sequence[Line] = ()) -> Outcome:
     slow = Line(0.0, "slow", {"write": write.number, "seconds": 8, "program": program_of(write.program)})
-    later = [replace(line, at=write.at + 1.0) for line in again]
-    return play(
-        replace(history, lines=tuple(sorted((slow, *history.lines, *later), key=lambda line: line.at))),
-        ends=False,
-    )
+    return _with(history, slow, *(replace(line, at=write.at + 1.0) for line in again))
+
+
+def _with(history: History, *more: Line) -> Outcome:
+    """Play a history until it rests, with more lines."""
+    lines = sorted((*more, *history.lines), key=lambda line: line.at)
+    return play(replace(history, lines=tuple(lines)), ends=False)
 
 
 def _made(history: History, write: Write) -> tuple[Line, ...]:

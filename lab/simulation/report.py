@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final, TypeVar
@@ -34,9 +35,11 @@ from lab.simulation.promises import EVERY
 from lab.simulation.truths import Truth
 
 T = TypeVar("T")
+Law = Callable[[str], Iterable[tuple[str, str]]]
+"""Yields faults of a history, and what is wrong with each."""
 BEFORE: Final = 100
 """Drawn histories that are played before crashes at each write, where the first wrong one is looked for."""
-LAWS: Final[Mapping[str, Callable[[str], Iterable[tuple[str, str]]]]] = {
+LAWS: Final[Mapping[str, Law]] = {
     "old reads or lost events": blinded,
     "a write that is late": held,
     "a write that is refused": refused,
@@ -130,30 +133,25 @@ def _first(seed: int, histories: int, truths: Sequence[Truth]) -> Iterator[tuple
     for outcome in play_many(range(seed, seed + BEFORE), truths):
         yield f"seed {outcome.history.seed}", outcome.wrong
     drawn = play_many(range(seed + BEFORE, seed + histories), truths)
-    crashed, *others = (_in_turn(map(law, HISTORIES)) for law in (_crashes, _blinded, _held, _refused))
+    laws: tuple[Law, ...] = (_crashed, partial(blinded, few=True), partial(held, few=True), refused)
+    crashed, *others = map(_of_all, laws)
     yield from _in_turn((crashed, crashed, *others))
     for outcome in drawn:
         yield f"seed {outcome.history.seed}", outcome.wrong
 
 
-def _crashes(name: str) -> Iterator[tuple[str, str]]:
-    for each in crashes(HISTORIES[name], few=True):
-        yield f"{name}, crash {each.when} write {each.write.number}", each.wrong
+def _of_all(law: Law) -> Iterator[tuple[str, str]]:
+    return _in_turn(_named(name, law) for name in HISTORIES)
 
 
-def _blinded(name: str) -> Iterator[tuple[str, str]]:
-    for fault, wrong in blinded(HISTORIES[name], few=True):
-        yield f"{name}, {fault}", wrong
-
-
-def _held(name: str) -> Iterator[tuple[str, str]]:
-    for what, wrong in held(HISTORIES[name], few=True):
+def _named(name: str, law: Law) -> Iterator[tuple[str, str]]:
+    for what, wrong in law(HISTORIES[name]):
         yield f"{name}, {what}", wrong
 
 
-def _refused(name: str) -> Iterator[tuple[str, str]]:
-    for what, wrong in refused(HISTORIES[name]):
-        yield f"{name}, {what}", wrong
+def _crashed(text: str) -> Iterator[tuple[str, str]]:
+    for each in crashes(text, few=True):
+        yield f"crash {each.when} write {each.write.number}", each.wrong
 
 
 def _in_turn(groups: Iterable[Iterator[T]]) -> Iterator[T]:
