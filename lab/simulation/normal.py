@@ -56,26 +56,33 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[st
         if name not in one or name not in other:
             yield f"{name} is there {'first' if name in one else 'second'} only"
         else:
-            yield from fields(name, one[name], other[name])
+            yield from unlike(name, one[name], other[name])
 
 
-def fields(path: str, one: Any, other: Any) -> Iterator[str]:
+def unlike(path: str, one: Any, other: Any) -> Iterator[str]:
     """Say in which fields two values differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in sorted({*one, *other}):
-            yield from fields(f"{path}.{name}", one.get(name), other.get(name))
+            yield from unlike(f"{path}.{name}", one.get(name), other.get(name))
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for number, (first, second) in enumerate(zip(one, other, strict=True)):
-            yield from fields(f"{path}[{number}]", first, second)
+            yield from unlike(f"{path}[{number}]", first, second)
     elif one != other:
         yield f"{path} is {one!r}, and {other!r}"
 
 
 def _plain(found: Manifest) -> Any:
-    about = {name: value for name, value in found["metadata"].items() if name in METADATA}
     if found.get("kind") == SCALEPLAN.name:
         found = {name: value for name, value in found.items() if name != "status"}
-    return _masked({**found, "metadata": about})
+    return _masked(without_numbers(found))
+
+
+def without_numbers(found: Manifest | None) -> Manifest:
+    """An object without its versions, its uid and the time when it was made; {} for none."""
+    if found is None:
+        return {}
+    about = {name: value for name, value in found["metadata"].items() if name in METADATA}
+    return {**found, "metadata": about}
 
 
 def _masked(value: Any) -> Any:

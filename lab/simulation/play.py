@@ -25,7 +25,7 @@ from lab.simulation.checks import check
 from lab.simulation.connection import OPERATOR, Strike, Write
 from lab.simulation.faults import FAULTS, Fault
 from lab.simulation.history import History, Line, Misspelt, Value
-from lab.simulation.normal import METADATA, fields
+from lab.simulation.normal import unlike, without_numbers
 from lab.simulation.promises import EVERY
 from lab.simulation.truths import Truth, plans_are_over
 from lab.simulation.world import World
@@ -237,14 +237,8 @@ async def _look_anew(world: World) -> None:
     await at_rest(world)
     for each in world.changed:
         name = each.object["metadata"]["name"]
-        what = "; ".join(fields(name, _told(each.old), _told(each.new)))
+        what = "; ".join(unlike(name, without_numbers(each.old), without_numbers(each.new)))
         raise Wrong(f"after a restart: nothing-to-do: the next operator changes {each.resource} {what}")
-
-
-def _told(found: Manifest | None) -> Manifest:
-    """An object without its numbers."""
-    about = (found or {}).get("metadata", {})
-    return {**(found or {}), "metadata": {n: about.get(n) for n in METADATA}} if found else {}
 
 
 async def _delete_all(world: World) -> None:
