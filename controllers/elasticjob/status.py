@@ -364,9 +364,9 @@ def _restarts(picture: Picture) -> int:
 
 def _start(picture: Picture) -> datetime | None:
     """The start of the job, or of its last resume: activeDeadlineSeconds counts from it."""
-    if picture.outcome is not None:
-        return picture.seen.job.status.start_time
     started = picture.seen.job.status.start_time
+    if picture.outcome is not None:
+        return started
     if picture.seen.job.spec.suspend or (started is None and picture.plan.reason == NAME_TAKEN):
         return None
     return started or picture.now

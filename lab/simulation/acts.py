@@ -33,7 +33,7 @@ from elasticjob.kube.objects.views import (
 )
 from lab.simulation.autoscaler import HPA, GitOps
 from lab.simulation.history import Value
-from lab.simulation.reading import name_of
+from lab.simulation.reading import labels_of, name_of
 from lab.simulation.records import records
 from lab.virtual import cluster
 from lab.virtual.cluster import MACHINES, TEAM, job
@@ -412,10 +412,10 @@ async def delete_pod(world: Place, job: str, index: int) -> None:
 
 async def copy_pod(world: Place, job: str) -> None:
     """Somebody makes a pod of their own from one of a job or DIJob, labels and all."""
-    every = {name_of(each): each for each in world.every(POD) if name_of(each).startswith(f"{job}-")}
-    for one, each in sorted(every.items())[-1:]:
-        name = f"{one}-copy"
-        about = {"name": name, "namespace": TEAM, "labels": {**each["metadata"]["labels"], "foreign": "yes"}}
+    if every := [each for each in world.every(POD) if name_of(each).startswith(f"{job}-")]:
+        last = max(every, key=name_of)
+        name, labels = f"{name_of(last)}-copy", {**labels_of(last), "foreign": "yes"}
+        about = {"name": name, "namespace": TEAM, "labels": labels}
         spec = {"containers": [{"name": "main", "image": "none"}]}
         await world.tries(f"copy pod {name}", world.user.create(POD, {"metadata": about, "spec": spec}))
 
@@ -495,12 +495,7 @@ ACTS: Final = (
     ),
     Act("hpa", 1, _of_a_job(lambda c: {"least": 1, "most": c.randint(2, 6)}), hpa),
     Act("gitops", 1, lambda c, jobs: {**_lasting(draw_job(c, jobs)), "job": "g"}, gitops),
-    Act(
-        "train",
-        1,
-        lambda c, jobs: {"name": one_of(c, jobs), "least": 1, "most": 2},
-        train,
-    ),
+    Act("train", 1, lambda c, jobs: {"name": one_of(c, jobs), "least": 1, "most": 2}, train),
     Act("train", 1, lambda c, jobs: {"name": "t", "least": c.randint(1, 2), "most": c.randint(2, 4)}, train),
     Act("retrain", 1, lambda c, jobs: {"name": "t", "least": 1, "most": c.randint(2, 4)}, retrain),
     Act("enqueue", 1, lambda c, jobs: {"kind": "training", "name": "t", "queue": c.choice("ab")}, enqueue),
