@@ -391,8 +391,8 @@ class World(cluster.World):
         job, master = self.there(ELASTICJOB, name), self.master_of(name)
         if job is None or master is None or master.core is None or self.lags or self.server.away:
             return
-        mine = self.served.get(name) == uid_of(job) and self.masters[name][0] and master.core.job.round
-        if mine == number > round_of(job) and not is_over(job) and self.calm_for > -TOLD:
+        is_newest = self.served.get(name) == uid_of(job) and master.core.job.round == number
+        if is_newest and number > round_of(job) and not is_over(job):
             self.breaks(f"rounds-are-told: {name} is in round {number}, its status in {round_of(job)}")
 
     def _programs(self, pod: Manifest) -> Iterator[Master | Agent]:
