@@ -53,8 +53,7 @@ def about_the_job(
 
 def when(event: Event) -> float:
     """Return when an event was last seen, in seconds; 0 where it does not say so."""
-    at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
-    return at.timestamp() if at else 0.0
+    return event.latest.timestamp() if event.latest else 0.0
 
 
 def _born(plan: ScalePlan) -> tuple[float, str]:
@@ -169,11 +168,9 @@ def _findings(job: ElasticJob) -> Sequence[Finding]:
 
 def describe_event(event: Event) -> str:
     """Return an event in one line."""
-    at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
     times = f" (×{event.count})" if event.count > 1 else ""
-    return (
-        f"{moment(at)}  {event.type:<7} {event.reason}  {event.involved_object.name}: {event.message}{times}"
-    )
+    said = f"{event.involved_object.name}: {event.message}{times}"
+    return f"{moment(event.latest)}  {event.type:<7} {event.reason}  {said}"
 
 
 def moment(at: datetime | None) -> str:

@@ -25,7 +25,11 @@ ABSENT: Final = (404, 501)
 """Answers of an API server that has no proxy, such as devcluster's."""
 
 
-class NoProxy(Unreachable):
+class CannotAsk(Unreachable):
+    """A master cannot be asked from here, which says nothing about it."""
+
+
+class NoProxy(CannotAsk):
     """The API server has no proxy, or the pod is gone."""
 
 
@@ -63,7 +67,7 @@ class Masters:
             case Way.PROXY:
                 return await self._proxy(pod)
             case Way.NONE:
-                raise Unreachable("masters are not asked: --masters none")
+                raise CannotAsk("masters are not asked: --masters none")
             case Way.AUTO:
                 return await self._either(pod)
 
@@ -88,7 +92,7 @@ class Masters:
         except TimeoutError:
             raise Unreachable(f"{name} does not answer within {SECONDS:g} s") from None
         except Forbidden as error:
-            raise Unreachable(f"you may not read masters (get pods/proxy): {error.message}") from error
+            raise CannotAsk(f"you may not read masters (get pods/proxy): {error.message}") from error
         except ApiError as error:
             raised = NoProxy if error.status in ABSENT else Unreachable
             raise raised(f"{name} cannot be reached through the API server: {error.message}") from error

@@ -11,8 +11,8 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from elasticjob.api.v1alpha1.elasticjob import RestartPolicy
+from elasticjob.api.v1alpha1.last_words import RUN_AGAIN as RUN_AGAIN
 
-RUN_AGAIN = 75
 OOM_CODE = 247
 HARDWARE_CODES = frozenset({14, 201, 202})
 KILLED_CODES = frozenset({137, 143})

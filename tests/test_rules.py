@@ -22,7 +22,7 @@ from hypothesis import Phase, given, settings
 
 from elasticjob.api.diengine.pods import Server
 from elasticjob.api.rpc.nodes import Hang, Order, Progress, WorkerPlace
-from elasticjob.cli.doctor.finding import Finding
+from elasticjob.api.troubles.trouble import Trouble
 from elasticjob.controllers.dijob.decide import Terms
 from elasticjob.controllers.kueue import decide as queues
 from elasticjob.controllers.passes.plan import (
@@ -54,7 +54,7 @@ from elasticjob.trainer.agent.group import (
 from elasticjob.trainer.link.channel import Advance, Behind, Boundary, Broken, Hello, Ready
 from lab.build.jobs import NOW
 from lab.virtual.master import START, Played, failure, finish, join, leave, plain, pod, report, watch
-from tests.cli.doctor import test_doctor
+from tests.api.troubles import test_troubles
 from tests.controllers.dijob import test_dijob
 from tests.controllers.elasticjob import test_decide as of_jobs
 from tests.controllers.jobresource import test_decide as of_nodes
@@ -65,7 +65,7 @@ from tests.master.health.test_ends import RULE as IGNORE
 from tests.master.health.test_ends import end
 from tests.trainer.agent.test_decide import formed, orders, restarting, training
 
-ROOMS = ("brain", "cli", "controllers", "master", "sizing", "trainer")
+ROOMS = ("api", "brain", "controllers", "master", "sizing", "trainer")
 TABLE = re.compile(
     r"^[A-Z_]+(?:: .+)? = \(\s*[a-z_][\w.]*,|^[A-Z_]+: .*Callable\[\[\w+, (?:datetime|float)\].* = ", re.M
 )
@@ -170,8 +170,8 @@ def groups(chance: Random) -> Iterator[Group]:
 
 
 TABLES: dict[str, Situations] = {
-    "elasticjob.cli.doctor.cluster": rows(test_doctor, "Cluster"),
-    "elasticjob.cli.doctor.job": rows(test_doctor, "OneJob"),
+    "elasticjob.api.troubles.cluster": rows(test_troubles, "ClusterFacts"),
+    "elasticjob.api.troubles.job": rows(test_troubles, "JobFacts"),
     "elasticjob.controllers.dijob.decide": rows(test_dijob, "Seen"),
     "elasticjob.controllers.elasticjob.decide": rows(of_jobs, "Seen"),
     "elasticjob.controllers.jobresource.decide": rows(of_nodes, "Seen"),
@@ -239,8 +239,8 @@ def at(table: str, later: timedelta) -> Any:
             return Terms(Server(), "token" if later.seconds % 2 else "", graceful=bool(later.seconds % 3))
         case ["master", _]:
             return START + later
-        case ["cli", _]:
-            return test_doctor.NOW + later
+        case ["api", *_]:
+            return test_troubles.NOW + later
         case _:
             return NOW + later
 
@@ -267,7 +267,7 @@ def is_whole(said: Any) -> None:
             is_finite(said.body)
         case timedelta():
             assert said >= timedelta(0)
-        case Finding():
+        case Trouble():
             assert said.sentence
         case Verdict():
             assert said.reason

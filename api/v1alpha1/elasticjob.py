@@ -528,6 +528,11 @@ class ElasticJobSpec(Part):
         return self.replica_specs.get(MASTER, self.replica_specs.get(MASTER_ALIAS))
 
     @property
+    def is_ours(self) -> bool:
+        """Whether our operator may touch the job."""
+        return self.managed_by in ("", "elasticjob")
+
+    @property
     def needs_master(self) -> bool:
         """Whether the job has a master: not with Local, and with CustomStrategy only if the role is given."""
         if self.distribution_strategy is DistributionStrategy.CUSTOM:

@@ -18,14 +18,15 @@ from elasticjob.cli.options import Context, Kubeconfig
 from elasticjob.cli.output import Output, hand_over
 
 if TYPE_CHECKING:
-    from elasticjob.cli.doctor.finding import Finding
+    from elasticjob.api.troubles.trouble import Trouble
     from elasticjob.client import Client
 
 MARKS: Final = {
     "wrong": ("✗", "red"),
     "doubtful": ("!", "yellow"),
-    "well": ("✓", "green"),
     "unknown": ("?", "dim"),
+    "over": ("·", "dim"),
+    "well": ("✓", "green"),
 }
 
 
@@ -41,30 +42,37 @@ def doctor(
 ) -> int:
     """Say what is wrong with the cluster, or with one job, and which command comes next.
 
-    Nothing is changed. The exit code is 0 where nothing is wrong, and 1 where a person must act.
+    Nothing is changed. The exit code is 0 where nothing is wrong, and 1 where a person must act (✗). What did
+    not answer within 3 seconds, or may not be read, has a line of its own (?).
 
     Example: [bold]elasticjob doctor[/], or [bold]elasticjob doctor digits -n team[/]
     """
     found = options.run(_examine(options.client(namespace, kubeconfig, context), job))
+    now = datetime.now(UTC)
     if output is Output.JSON:
-        hand_over(json.dumps([asdict(each) for each in found], indent=2))
+        hand_over(json.dumps([_as_json(each) for each in found], indent=2))
     else:
-        _show(found)
+        _show(found, now)
     return Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE
 
 
-async def _examine(connection: Client, job: str | None) -> tuple[Finding, ...]:
-    from elasticjob.cli.doctor import cluster, observe
-    from elasticjob.cli.doctor import job as of_job
+async def _examine(connection: Client, job: str | None) -> tuple[Trouble, ...]:
+    import aiohttp
+
+    from elasticjob.api.troubles import cluster
+    from elasticjob.api.troubles import job as of_job
+    from elasticjob.cli.doctor import observe
     from elasticjob.client.client import key_of
     from elasticjob.client.errors import about
+    from elasticjob.page.masters import Masters
 
     async with connection as client:
         namespace = client.namespace()
         if job is not None:
             key = key_of(namespace, job)
-            with about(f"ElasticJob {key}"):
-                seen = await observe.one_job(client.kube, key)
+            async with aiohttp.ClientSession() as session:
+                with about(f"ElasticJob {key}"):
+                    seen = await observe.one_job(client.kube, key, Masters(client.kube, session))
             return of_job.examine(seen, datetime.now(UTC))
         from elasticjob.api.crds import manifests
 
@@ -73,13 +81,22 @@ async def _examine(connection: Client, job: str | None) -> tuple[Finding, ...]:
         return cluster.examine(found, datetime.now(UTC))
 
 
-def _show(found: tuple[Finding, ...]) -> None:
+def _as_json(trouble: Trouble) -> dict[str, object]:
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in asdict(trouble).items()
+    }
+
+
+def _show(found: tuple[Trouble, ...], now: datetime) -> None:
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False)
     for each in found:
         mark, colour = MARKS[each.grade]
-        console.print(Text.assemble((mark, colour), " ", as_line(each.sentence)), soft_wrap=True)
-        for command in each.commands:
-            console.print(Text.assemble("    → ", (as_line(command), "bold")), soft_wrap=True)
+        console.print(Text.assemble((mark, colour), " ", as_line(each.line(now))), soft_wrap=True)
+        if each.act and each.grade != "over":
+            console.print(Text.assemble("    → ", as_line(each.act)), soft_wrap=True)
+        for command in each.commands if each.grade != "over" else ():
+            console.print(Text.assemble("    $ ", (as_line(command), "bold")), soft_wrap=True)

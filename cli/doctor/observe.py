@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from elasticjob.api.troubles.facts import ClusterFacts, JobFacts, Trial, running_master
 from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.cli.doctor.seen import Cluster, OneJob, Trial
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import ApiError, KubeError, NotFound
+from elasticjob.kube.errors import ApiError, KubeError, NotFound, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import (
     CRD,
@@ -23,10 +23,14 @@ from elasticjob.kube.objects.views import (
     NODE,
     POD,
     VALIDATING_WEBHOOKS,
+    Pod,
 )
+from elasticjob.page.masters import CannotAsk, Masters
 
 T = TypeVar("T")
 
+PATIENCE: Final = 3.0
+"""Seconds for each source: one that does not answer is told, and holds nothing up."""
 LEASE_NAME: Final = "elasticjob-operator"
 PROGRAMS: Final = (
     "app.kubernetes.io/component in (operator,brain,di-server),app.kubernetes.io/name=elasticjob"
@@ -40,27 +44,36 @@ REFUSED_BY_WEBHOOKS: Final[Manifest] = {
 
 @dataclass
 class Reader:
-    """Reads, and keeps what could not be read."""
+    """Reads each source within PATIENCE, and keeps what could not be read."""
 
     client: Client
     unread: dict[str, str] = field(default_factory=dict)
 
     async def all(self, kind: Kind[T], namespace: str = "", labels: str = "", fields: str = "") -> list[T]:
         """Return all objects of a kind; none where they cannot be listed, or the kind is not known."""
+        read = self.client.list(kind, namespace, labels=labels, fields=fields)
+        return await self.within(kind.plural, read) or []
+
+    async def within(self, what: str, read: Awaitable[T]) -> T | None:
+        """Return what is read, None where it is not there, or could not be read, which is noted."""
         try:
-            return await self.client.list(kind, namespace, labels=labels, fields=fields)
+            async with asyncio.timeout(PATIENCE):
+                return await read
+        except TimeoutError:
+            self.unread[what] = f"no answer within {PATIENCE:g} s"
         except NotFound:
             pass
         except ApiError as error:
-            self.unread[kind.plural] = error.message
+            self.unread[what] = error.message
         except KubeError as error:
-            self.unread[kind.plural] = str(error)
-        return []
+            self.unread[what] = str(error)
+        return None
 
 
-async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) -> Cluster:
+async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) -> ClusterFacts:
     """Read an installation; `expected` are this version's definitions. KubeError: no server answers."""
-    version = json.loads(await client.raw("GET", "/version")).get("gitVersion", "")
+    async with asyncio.timeout(PATIENCE):
+        version = json.loads(await client.raw("GET", "/version")).get("gitVersion", "")
     reader = Reader(client)
     async with asyncio.TaskGroup() as tasks:
         definitions = tasks.create_task(reader.all(CRD.untyped()))
@@ -70,13 +83,13 @@ async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) 
         validating = tasks.create_task(reader.all(VALIDATING_WEBHOOKS))
         nodes = tasks.create_task(reader.all(NODE))
         jobs = tasks.create_task(reader.all(ELASTICJOB))
-        trial = tasks.create_task(_trial(client, namespace))
+        trial = tasks.create_task(reader.within("webhooks", _trial(client, namespace)))
     there = {each["metadata"]["name"]: each for each in definitions.result()}
     known = CRD.plural not in reader.unread
     wanted = {each["metadata"]["name"]: each for each in expected}
     lacks = ((name, lacking(each, there[name])) for name, each in wanted.items() if name in there)
     found = (*mutating.result(), *validating.result())
-    return Cluster(
+    return ClusterFacts(
         version=version,
         missing=tuple(name for name in wanted if name not in there) if known else (),
         older={name: lack for name, lack in lacks if lack},
@@ -90,9 +103,13 @@ async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) 
     )
 
 
-async def one_job(client: Client, key: Key) -> OneJob:
-    """Read a job and what stands around it. Raises NotFound."""
-    job = await client.get(ELASTICJOB, key.name, key.namespace)
+async def one_job(client: Client, key: Key, masters: Masters | None = None) -> JobFacts:
+    """Read a job and what stands around it. Raises KubeError where the job itself cannot be read."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            job = await client.get(ELASTICJOB, key.name, key.namespace)
+    except TimeoutError as error:
+        raise Unreachable(f"{client.config.server} does not answer within {PATIENCE:g} s") from error
     reader = Reader(client)
     pods, plans, events, nodes = await asyncio.gather(
         reader.all(POD, key.namespace, labels=f"{LABEL_JOB}={key.name}"),
@@ -103,7 +120,24 @@ async def one_job(client: Client, key: Key) -> OneJob:
     mine = tuple(plan for plan in plans if plan.spec.owner_job == key.name)
     names = {key.name, *(pod.metadata.name for pod in pods), *(plan.metadata.name for plan in mine)}
     about = tuple(event for event in events if event.involved_object.name in names)
-    return OneJob(job, tuple(pods), mine, about, tuple(nodes), reader.unread)
+    master = await _master(masters, pods) if masters and job.status.phase not in FINISHED else None
+    return JobFacts(job, tuple(pods), mine, about, tuple(nodes), master, reader.unread)
+
+
+async def _master(masters: Masters, pods: Iterable[Pod]) -> str | None:
+    """Return why the master does not answer, "" if it does; None where it cannot be asked from here."""
+    if (pod := running_master(pods)) is None:
+        return None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await masters.status(pod)
+    except TimeoutError:
+        return f"{pod.metadata.name} does not answer within {PATIENCE:g} s"
+    except CannotAsk:
+        return None
+    except KubeError as error:
+        return str(error)
+    return ""
 
 
 def lacking(expected: Manifest, there: Manifest) -> str:

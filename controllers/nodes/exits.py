@@ -10,24 +10,20 @@ A failurePolicy changes the consequence of failures that the program is to blame
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 
-import msgspec
-
 from elasticjob.api.readings import after, span
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
 from elasticjob.api.v1alpha1.elasticjob import FailureRule
-from elasticjob.kube.json import JsonReader
+from elasticjob.api.v1alpha1.last_words import code_in_words, last_error, message_of, words_of
 from elasticjob.kube.objects.views import ContainerTerminated, Pod
 from elasticjob.sizing.exits import (
     CONSEQUENCES,
     EVEN_NEVER,
-    RUN_AGAIN,
     Consequence,
     ExitReason,
     of_code,
@@ -69,9 +65,6 @@ NO_ROOM = "OutOf"
 SUDDEN = frozenset({ExitReason.OOM_KILLED, ExitReason.KILLED})
 """Ends from outside: the last line of the program's log does not explain them."""
 
-FRAME = " \t│╭╮╰╯─"
-"""Characters around the lines of programs that draw boxes."""
-
 BY_RULE: Mapping[FailureAction, Consequence] = MappingProxyType(
     {
         FailureAction.FAIL_JOB: Consequence(frozenset(), counts=True, fails_job=True),
@@ -112,7 +105,7 @@ class Exit:
     @property
     def is_final(self) -> bool:
         """Whether the agent says that another start would fail in the same way."""
-        return _decode(self.words).get("reason") == ExitReason.CANNOT_START
+        return words_of(self.words).get("reason") == ExitReason.CANNOT_START
 
     @property
     def sentence(self) -> str:
@@ -122,7 +115,7 @@ class Exit:
 
     def _fact(self) -> str:
         if self.container:
-            return f"init container {self.container}: {_code_in_words(self.code)}"
+            return f"init container {self.container}: {code_in_words(self.code)}"
         match self.reason:
             case ExitReason.SUCCEEDED:
                 return "succeeded"
@@ -131,13 +124,13 @@ class Exit:
             case ExitReason.OVER_LIMIT:
                 return "over a limit of its own"
             case ExitReason.PROBE_FAILED:
-                return f"{_code_in_words(self.code)}, as by the kubelet after failed probes"
+                return f"{code_in_words(self.code)}, as by the kubelet after failed probes"
             case ExitReason.OOM_KILLED:
                 return f"OOMKilled at {self.memory}" if self.memory else "OOMKilled"
             case ExitReason.RUN_AGAIN if self.code == 0:
                 return "left before the end"
             case _:
-                return _code_in_words(self.code)
+                return code_in_words(self.code)
 
 
 def with_consequence(end: Exit, role: str, rules: Sequence[FailureRule]) -> Exit:
@@ -180,7 +173,7 @@ def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
         return ExitReason.TAKEN_AWAY
     if terminated is None:
         return ExitReason.SUCCEEDED if pod.status.phase == "Succeeded" else ExitReason.FATAL_ERROR
-    reason = _decode(terminated.message).get("reason")
+    reason = words_of(terminated.message).get("reason")
     if terminated.exit_code and "OOMKilled" in (terminated.reason, reason):
         return ExitReason.OOM_KILLED
     if _is_killed_by_probes(pod, terminated):
@@ -189,30 +182,6 @@ def classify(pod: Pod, terminated: ContainerTerminated | None) -> ExitReason:
         return ExitReason.RUN_AGAIN if reason == LEFT else ExitReason.SUCCEEDED
     never_ran = any(each in (terminated.reason, reason) for each in NEVER_RAN)  # a message may say anything
     return ExitReason.CANNOT_START if never_ran else of_code(terminated.exit_code)
-
-
-def last_error(words: str) -> str:
-    """Return the error in a termination message: `message` of our programs' JSON, else a text's last line."""
-    if message := message_of(words):
-        return message
-    lines = [line.strip(FRAME) for line in words.splitlines() if any(map(str.isalnum, line))]
-    return lines[-1][:512] if lines and not words.lstrip().startswith("{") else ""
-
-
-def message_of(words: str) -> str:
-    """Return the `message` in the JSON of our programs' termination message, "" if there is none."""
-    message = _decode(words).get("message")
-    return message.strip()[:512] if isinstance(message, str) else ""
-
-
-_WORDS = JsonReader(dict[str, object])
-
-
-def _decode(words: str) -> dict[str, object]:
-    try:
-        return _WORDS.decode(words)
-    except msgspec.DecodeError:  # any program may write any text there
-        return {}
 
 
 def _failed_init(pod: Pod) -> Exit | None:
@@ -280,19 +249,9 @@ def _is_killed_by_probes(pod: Pod, terminated: ContainerTerminated) -> bool:
 
 def _is_stopped(terminated: ContainerTerminated) -> bool:
     """Whether an agent says that it was told to stop."""
-    return _decode(terminated.message).get("reason") == LEFT
+    return words_of(terminated.message).get("reason") == LEFT
 
 
 def _last_change(pod: Pod) -> datetime | None:
     timestamps = (c.last_transition_time for c in pod.status.conditions if c.last_transition_time)
     return max(timestamps, default=None)
-
-
-def _code_in_words(code: int | None) -> str:
-    if code is None:
-        return "failed before it ran"
-    if code == RUN_AGAIN:
-        return "asked to be run again (exit code 75)"
-    if code > 128 and code - 128 in set(signal.Signals):
-        return f"killed by {signal.Signals(code - 128).name} (exit code {code})"
-    return f"exit code {code}"

@@ -15,8 +15,6 @@ ENDINGS: Final = frozenset({COMPLETE, FAILED})
 SUSPENDED: Final = "Suspended"
 IMPOSSIBLE: Final = "Impossible"
 """The reason of a plan that could not be carried out."""
-OPERATOR: Final = "elasticjob"
-"""The value of `spec.managedBy` that, like "", means this operator."""
 
 
 def is_over(job: ElasticJob) -> bool:
@@ -26,7 +24,7 @@ def is_over(job: ElasticJob) -> bool:
 
 def is_ours(job: ElasticJob) -> bool:
     """Whether this operator may touch the job."""
-    return job.spec.managed_by in ("", OPERATOR)
+    return job.spec.is_ours
 
 
 def why_impossible(plan: ScalePlan) -> str:

@@ -345,6 +345,11 @@ class Event(Object, frozen=True):
     reporting_component: str = ""
     reporting_instance: str = ""
 
+    @property
+    def latest(self) -> datetime | None:
+        """When it was seen last."""
+        return self.last_timestamp or self.event_time or self.metadata.creation_timestamp
+
 
 class CustomResourceDefinitionNames(View, frozen=True):
     kind: str = ""

@@ -16,10 +16,10 @@ from rich.console import Console
 
 import elasticjob.cli
 from elasticjob.api.escapes import as_line, as_log, as_text
+from elasticjob.api.troubles.trouble import Grade, Trouble
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli import main
 from elasticjob.cli.commands import doctor, explain
-from elasticjob.cli.doctor.finding import Finding, Grade
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.jobs.table import table
 from elasticjob.cli.output import say
@@ -86,7 +86,7 @@ COMMANDS: dict[str, Callable[[str], object]] = {
     "describe": describe,
     "explain": explains,
     "explain --brain": of_brain,
-    "doctor": lambda words: doctor._show((Finding(Grade.WRONG, words, (words,)),)),
+    "doctor": lambda words: doctor._show((Trouble("", words, Grade.WRONG, words, (words,)),), NOW),
     "wait, and every error": failure,
     "submit --follow": lambda words: say(state(job(words))),
     "list": lambda words: Console(width=500).print(table([job(words)], NOW, wide=True)),

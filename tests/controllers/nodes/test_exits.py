@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from elasticjob.controllers.nodes.exits import Exit, ending, last_error
+from elasticjob.api.v1alpha1.last_words import last_error
+from elasticjob.controllers.nodes.exits import Exit, ending
 from elasticjob.kube.objects.views import POD
 from elasticjob.sizing.exits import CONSEQUENCES, ExitReason, of_code, of_status
 

@@ -1,15 +1,17 @@
-"""What an examination reads, as frozen values: a cluster, or one job. `unread` has what could not be read."""
+"""What is known of a cluster or of one job, as frozen values, and what could not be read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from elasticjob.api.roles import MASTER_ALIAS
+from elasticjob.api.v1alpha1.common import LABEL_ROLE
+from elasticjob.api.v1alpha1.containers import main_status
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.controllers.passes.conclusions import is_ours
 from elasticjob.kube.objects.views import Event, Lease, Node, Pod, WebhookConfiguration
 
 UNSEEN: Final = timedelta(seconds=30)
@@ -27,69 +29,50 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterFacts:
     """What the installation consists of, and all jobs that may be read."""
 
     version: str = ""
-    missing: tuple[str, ...] = ()
+    missing: Sequence[str] = ()
     """Definitions that the API server does not have."""
     older: Mapping[str, str] = field(default_factory=dict)
     """Definitions that lack a field of this version, and which."""
-    leases: tuple[Lease, ...] = ()
+    leases: Sequence[Lease] = ()
     """Leases of operators."""
-    programs: tuple[Pod, ...] = ()
+    programs: Sequence[Pod] = ()
     """Pods of operators, Brain and di-server."""
-    webhooks: tuple[WebhookConfiguration, ...] = ()
+    webhooks: Sequence[WebhookConfiguration] = ()
     """Configurations that name our API group."""
     trial: Trial | None = None
-    nodes: tuple[Node, ...] = ()
-    jobs: tuple[ElasticJob, ...] = ()
+    nodes: Sequence[Node] = ()
+    jobs: Sequence[ElasticJob] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
+    """What could not be read, and why."""
 
 
 @dataclass(frozen=True)
-class OneJob:
+class JobFacts:
     """A job and what stands around it."""
 
     job: ElasticJob
-    pods: tuple[Pod, ...] = ()
-    plans: tuple[ScalePlan, ...] = ()
-    events: tuple[Event, ...] = ()
+    pods: Sequence[Pod] = ()
+    plans: Sequence[ScalePlan] = ()
+    events: Sequence[Event] = ()
     """Events about the job, its plans and its pods."""
-    nodes: tuple[Node, ...] = ()
+    nodes: Sequence[Node] = ()
+    master: str | None = None
+    """Why the job's master does not answer; "" if it does, None where nobody asked it."""
     unread: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return self.job.metadata.name
-
-    @property
-    def names(self) -> str:
-        """The job in the arguments of our commands, with its namespace."""
-        return f"{self.name} -n {self.job.metadata.namespace}"
-
-    @property
-    def as_object(self) -> str:
-        """The job in the arguments of kubectl, with its namespace."""
-        return f"elasticjob/{self.name} -n {self.job.metadata.namespace}"
+    """What could not be read, and why."""
 
 
 def is_unseen(job: ElasticJob, now: datetime) -> bool:
     """Whether no operator has looked at the present spec of a job that is ours, which is not new."""
     behind = (job.status.observed_generation or 0) < job.metadata.generation
-    return is_ours(job) and behind and now - (job.metadata.creation_timestamp or now) >= UNSEEN
+    return job.spec.is_ours and behind and now - (job.metadata.creation_timestamp or now) >= UNSEEN
 
 
-def ago(at: datetime | None, now: datetime) -> str:
-    """Return how long ago something was, for a sentence."""
-    return span(now - at) if at else "some time"
-
-
-def span(length: timedelta) -> str:
-    """Return a span of time for a sentence, in the largest unit of which there are two."""
-    seconds = max(0, int(length.total_seconds()))
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
+def running_master(pods: Iterable[Pod]) -> Pod | None:
+    """Return the pod of a job's master whose program runs."""
+    own = (pod for pod in pods if pod.metadata.labels.get(LABEL_ROLE) == MASTER_ALIAS)
+    return next((pod for pod in own if (status := main_status(pod)) and status.state.running), None)
