@@ -15,7 +15,7 @@ from elasticjob.controllers.elasticjob.decide import BEGINNINGS, deadline_in, de
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.elasticjob.measured import master_ready, starvation
-from elasticjob.controllers.elasticjob.obstacles import needs, obstacles
+from elasticjob.controllers.elasticjob.obstacles import REFUSALS, needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
 from elasticjob.controllers.elasticjob.upkeep import has_outside_caches, outside_caches
@@ -30,7 +30,7 @@ from elasticjob.controllers.passes.conclusions import is_over
 from elasticjob.controllers.passes.many_starts import Rush, only_begins
 from elasticjob.controllers.passes.observe import Caches, Machines
 from elasticjob.controllers.passes.orphans import Orphans
-from elasticjob.controllers.passes.plan import QUOTA_EXCEEDED, REFUSED, SOON, Create, Note, Plan
+from elasticjob.controllers.passes.plan import SOON, Create, Note, Plan
 from elasticjob.controllers.passes.rules import HANDS_OFF
 from elasticjob.controllers.passes.status_pace import News
 from elasticjob.controllers.passes.triggers import (
@@ -188,8 +188,8 @@ class JobReconciler:
     def _say_what_holds_it(self, seen: Seen, plan: Plan, now: datetime) -> None:
         """Record the first obstacle as an event; a refused write has its own already."""
         for obstacle in obstacles(seen, plan, now)[:1]:
-            if obstacle.reason not in (REFUSED, QUOTA_EXCEEDED) and not seen.job.spec.suspend:
-                self.applier.tell(seen.job, Note(obstacle.reason, obstacle.sentence, warning=True))
+            if obstacle.reason not in REFUSALS and not seen.job.spec.suspend:
+                self.applier.tell(seen.job, Note(obstacle.reason, obstacle.told, warning=True))
 
 
 def _begins(seen: Seen, plan: Plan) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from elasticjob.api.readings import after
 from elasticjob.api.roles import WORKER
+from elasticjob.api.troubles.causes import REFINED, cause_of, sentence_of
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
 from elasticjob.controllers.elasticjob.objects import sizes_of_user
@@ -16,22 +17,31 @@ from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.nodes.relaunch import RESIZING, Life, Node
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.passes.conclusions import IMPOSSIBLE, why_impossible
-from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan, refusal, soonest
+from elasticjob.controllers.passes.plan import NAME_TAKEN, REFUSED, Plan, soonest
 from elasticjob.kube.objects.conditions import find
 
 SLOW: Final = timedelta(seconds=30)
 """A pod that has not started for so long, and does not say why, is an obstacle: a volume that is missing is
 told in the pod's events only."""
-SAME: Final = {"ErrImagePull": "ImagePullBackOff"}
-"""The kubelet tells the first to the second and back at each attempt."""
+SILENT: Final = timedelta(seconds=15)
+"""A master whose probe fails for so long is an obstacle."""
+
+
+REFUSALS: Final = frozenset({REFUSED, *(cause for reason, _, cause in REFINED if reason == REFUSED)})
+"""Causes of writes that the API server refuses."""
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What keeps a node from running, or from what it is to have."""
+    """What keeps a node from running, or from what it is to have: a word of CAUSES, and the instance."""
 
     reason: str
     sentence: str
+
+    @property
+    def told(self) -> str:
+        """The sentence with the title of its cause."""
+        return sentence_of(self.reason, self.sentence)
 
 
 def obstacles(seen: Seen, plan: Plan, now: datetime, slow: timedelta | None = None) -> tuple[Obstacle, ...]:
@@ -41,7 +51,7 @@ def obstacles(seen: Seen, plan: Plan, now: datetime, slow: timedelta | None = No
     """
     begun = now - (SLOW if slow is None else slow)
     master = seen.master.latest
-    held = _waiting(master, begun) if master and not master.running else None
+    held = _of_master(master, begun, now) if master else None
     nodes = (_of_node(seen, node, begun) for node in seen.target_nodes)
     every = (*_refusals(seen, plan), held, *nodes, *_sizes(seen), _eviction(seen))
     return tuple(found for found in every if found)
@@ -50,8 +60,9 @@ def obstacles(seen: Seen, plan: Plan, now: datetime, slow: timedelta | None = No
 def slow_in(seen: Seen, now: datetime) -> timedelta | None:
     """Return when a pod that starts is to be looked at: when it is slow, and then again and again."""
     starting = (life for life in (*seen.masters, *seen.lives) if _starts(life))
-    left = (after(life.since, SLOW) - now for life in starting if life.since)
-    return soonest(each if each > timedelta(0) else SLOW for each in left)
+    due = [after(life.since, SLOW) for life in starting if life.since]
+    due += [after(life.unready, SILENT) for life in seen.masters if life.unready and not life.terminating]
+    return soonest(at - now if at > now else SLOW for at in due)
 
 
 def needs(seen: Seen, now: datetime, slow: timedelta | None = None) -> frozenset[str]:
@@ -66,7 +77,7 @@ def _refusals(seen: Seen, plan: Plan) -> Iterator[Obstacle]:
     told = [(plan.reason, plan.sentence)] + ([(ready.reason, ready.message)] if ready else [])
     for reason, sentence in told:
         if reason in (REFUSED, NAME_TAKEN, GANG_UNAVAILABLE):
-            yield Obstacle(refusal(sentence) if reason == REFUSED else reason, sentence)
+            yield Obstacle(cause_of(reason, sentence), sentence)
 
 
 def _sizes(seen: Seen) -> Iterator[Obstacle]:
@@ -100,6 +111,14 @@ def _permits(seen: Seen, role: str, count: int) -> int:
     return seen.job.spec.range_of(role).clamp(count) if role in seen.job.spec.roles else count
 
 
+def _of_master(life: Life, begun: datetime, now: datetime) -> Obstacle | None:
+    if not life.running:
+        return _waiting(life, begun)
+    if life.terminating or life.unready is None or now < after(life.unready, SILENT):
+        return None
+    return Obstacle("MasterUnreachable", f"{life.name} does not answer its probe")
+
+
 def _of_node(seen: Seen, node: Node, begun: datetime) -> Obstacle | None:
     life = node.latest
     if life is None:
@@ -117,7 +136,7 @@ def _waiting(life: Life, begun: datetime) -> Obstacle | None:
     if not waiting:
         return None
     reason = waiting.partition(":")[0] or "Pending"
-    return Obstacle(SAME.get(reason, reason), f"{life.name} is pending: {waiting}")
+    return Obstacle(cause_of(reason, waiting), f"{life.name} is pending: {waiting}")
 
 
 def _is_slow(life: Life, begun: datetime) -> bool:

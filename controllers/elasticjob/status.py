@@ -11,6 +11,7 @@ from typing import Final
 from elasticjob.api.readings import number
 from elasticjob.api.roles import WORKER
 from elasticjob.api.sentences import few
+from elasticjob.api.troubles.causes import sentence_of
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJobStatus, Gang, Phase, ReplicaStatus
 from elasticjob.api.v1alpha1.keeping import outlook
@@ -303,7 +304,12 @@ _SAYINGS: Final = (
 
 
 def _few(obstacles: tuple[Obstacle, ...]) -> str:
-    return few((each.sentence for each in obstacles), separator="; ")
+    """Return the first obstacles, those of one cause together under its title."""
+    alike: dict[str, list[str]] = {}
+    for each in obstacles:
+        alike.setdefault(each.reason, []).append(each.sentence)
+    parts = (sentence_of(reason, few(each, separator="; ")) for reason, each in alike.items())
+    return few(parts, separator="; ")
 
 
 def _recorded(seen: Seen) -> Outcome:

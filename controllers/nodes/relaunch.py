@@ -49,6 +49,7 @@ from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit, ending
 from elasticjob.controllers.parts import names
 from elasticjob.kube.json import JsonReader
+from elasticjob.kube.objects.conditions import find, is_true
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod
 from elasticjob.sizing.exits import ExitReason
@@ -106,6 +107,7 @@ class Life:
     lingers: bool = False  # its main container has ended, another goes on
     running: bool = False
     ready: bool = False
+    unready: datetime | None = None  # since when its probe fails, while it runs
     addressed: bool = False  # it has an IP
     terminating: bool = False
     deleted_at: datetime | None = None  # when it was told to end, if that is known
@@ -442,7 +444,8 @@ def life_of(
         ended=end,
         lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed") and _goes_on(pod),
         running=end is None and bool(status and status.state.running),
-        ready=end is None and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions),
+        ready=end is None and is_true(pod.status.conditions, "Ready"),
+        unready=_unready(pod) if end is None and status and status.state.running else None,
         addressed=bool(pod.status.pod_ip),
         terminating=leaves_at is not None,
         deleted_at=leaves_at - grace if leaves_at and grace else None,
@@ -528,6 +531,11 @@ def _need(volume: Manifest) -> str:
         if name and not found.get("optional"):
             return f"{kind} {name}"
     return ""
+
+
+def _unready(pod: Pod) -> datetime | None:
+    ready = find(pod.status.conditions, "Ready")
+    return ready.last_transition_time if ready and ready.status == "False" else None
 
 
 def _since(pod: Pod) -> datetime | None:

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from elasticjob.api.belongings import foreign
+from elasticjob.api.troubles.causes import cause_of
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_uid, kind_of, manifest_of, owned_by_ours
@@ -29,7 +30,6 @@ from elasticjob.controllers.passes.plan import (
     Patch,
     Plan,
     Resize,
-    refusal,
 )
 from elasticjob.kube.cache.wire import Meta, Owner
 from elasticjob.kube.client.client import Client
@@ -93,7 +93,7 @@ class Applier:
         NameTaken: another owner's object has a wanted name. Refused: the server does not accept a write, for
         example because of an invalid pod template or a used-up quota. If an object has changed since it was
         seen, the plan itself comes back, with a time to look again. `refused` is the reason of the event
-        about a refusal; "" says QuotaExceeded or Refused.
+        about a refusal; "" says Refused, or its cause.
         """
         barred, allowed = await self._without_what_is_barred(owner, plan)
         try:
@@ -103,7 +103,7 @@ class Applier:
         except Behind:
             return plan.again_by(SOON)
         except (BadRequest, Forbidden, Invalid) as error:
-            self.tell(owner, Note(refused or refusal(error.message), error.message, warning=True))
+            self.tell(owner, Note(refused or cause_of(REFUSED, error.message), error.message, warning=True))
             return Plan(REFUSED, error.message, again_in=LATER)
         if barred:
             self.tell(owner, Note(refused or REFUSED, barred, warning=True))
@@ -215,7 +215,7 @@ class Applier:
                     try:
                         await self._create(kind, manifest)
                     except (Forbidden, Invalid) as error:  # a quota, or an address that another has
-                        self.tell(owner, Note(refusal(error.message), error.message))
+                        self.tell(owner, Note(cause_of(REFUSED, error.message), error.message))
                 case Create(kind, manifest, handed_on=handed_on):
                     await self._create(kind, manifest, of_any_owner=handed_on)
                 case CreateOrApply(kind, manifest):

@@ -16,7 +16,6 @@ NAME_TAKEN: Final = "NameTaken"
 """The reason of a plan that waits until another owner's object is gone."""
 REFUSED: Final = "Refused"
 """The reason of a plan that the server did not accept."""
-QUOTA_EXCEEDED: Final = "QuotaExceeded"
 SOON: Final = timedelta(seconds=1)
 """When to look again at what others are about to finish."""
 LATER: Final = timedelta(seconds=15)
@@ -181,11 +180,6 @@ class Plan:
 
 
 AS_SPECIFIED = Plan()
-
-
-def refusal(message: str) -> str:
-    """Return the reason to show for a write that the server refused with `message`."""
-    return QUOTA_EXCEEDED if "exceeded quota" in message else REFUSED
 
 
 def group(actions: Iterable[Action]) -> tuple[tuple[Action, ...], ...]:

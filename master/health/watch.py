@@ -184,9 +184,13 @@ def close_findings(job: Job, kind: Kind, now: datetime, but: Container[str] = ()
 
 
 def note_storage_trouble(job: Job, node: str, before: str, error: str, now: datetime) -> Job:
-    """Return the job with what a node tells of its last checkpoint: why it is not in storage, "" if it is."""
+    """Return the job with what a node tells of its last checkpoint: why it is not in storage, "" if it is.
+
+    Each save has a step and a file of its own in its error: they are one trouble, counted.
+    """
     if error and error != before:
-        return add_finding(job, Kind.CHECKPOINT, f"{node}: {error}", now, node)
+        health = job.health.count(Kind.CHECKPOINT, f"{node}: {error}", now, node)
+        return job.but(health=health, version=job.version + 1)
     if before and not error:
         return close_findings(job, Kind.CHECKPOINT, now, job.nodes.keys() - {node})
     return job

@@ -145,6 +145,7 @@ def test_what_the_status_shows(given: Seen, shown: dict[str, Any]) -> None:
     assert {field: getattr(found, field) for field in shown} == shown
 
 
+OOM = "a node was killed for lack of memory"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 UNSERVED = f"the cluster does not serve PodGroup of {VOLCANO}"
 
@@ -160,34 +161,45 @@ def running(message: str) -> tuple[str, str, str, str]:
 SAYINGS: dict[str, tuple[Seen, tuple[str, str, str, str]]] = {
     "why it is pending": (
         seen(lives=(pending(0, waiting=UNSCHEDULABLE), pending(1))),
-        ("Running", "False", "Pending", f"0 of 2 nodes run; digits-worker-0 is pending: {UNSCHEDULABLE}")),
+        ("Running", "False", "Pending", f"0 of 2 nodes run; no machine fits the pods: "
+         f"digits-worker-0 is pending: {UNSCHEDULABLE}")),
     "why the master is pending": (
         seen(masters=(pending(role="master", waiting=NO_IMAGE),)),
-        ("Running", "False", "Pending", f"0 of 2 nodes run; digits-master-0 is pending: {NO_IMAGE}")),
+        ("Running", "False", "Pending", f"0 of 2 nodes run; the image cannot be pulled: "
+         f"digits-master-0 is pending: {NO_IMAGE}")),
     "memory that a node cannot give back yet": (
         seen(lives=(life(0), life(1, unresized="the kubelet has not resized it: x"))),
-        running("2 of 2 nodes run; digits-worker-1: the kubelet has not resized it: x")),
+        running("2 of 2 nodes run; pods have not got their new resources yet: digits-worker-1: the kubelet "
+                "has not resized it: x")),
     "a drain that has to wait": (
         seen(lives=(life(0), life(1, notice=Notice("is cordoned")))),
-        running("2 of 2 nodes run; digits-worker-1 stays: m1 is cordoned, and minReplicas 2 forbids an "
+        running("2 of 2 nodes run; a machine is to be emptied, and minReplicas keeps a worker there: "
+                "digits-worker-1 stays: m1 is cordoned, and minReplicas 2 forbids an "
                 "eviction until another worker is ready")),
     "one that does not": (
         seen(lives=(life(0), life(1, notice=Notice("is cordoned")), life(2, stands_in=1))),
         running("2 of 2 nodes run")),
+    "a master whose probe fails": (
+        seen(masters=(master(unready=NOW - timedelta(seconds=20)),), lives=UP),
+        running("2 of 2 nodes run; the job's master does not answer, so no lost node is replaced: "
+                "digits-master-0 does not answer its probe")),
+    "a master that has just begun": (
+        seen(masters=(master(unready=NOW - timedelta(seconds=5)),), lives=UP), running("2 of 2 nodes run")),
     "a container beside the master's waits": (
         seen(masters=(master(waiting="CrashLoopBackOff: back-off 10s"),), lives=UP),
         running("2 of 2 nodes run")),
     "a part of an elastic job is lost": (
         seen(job({"worker": role(2, minReplicas=1, maxReplicas=2)}),
              lives=(life(0), ended(1, 3, restarts_before=3, words="boom"))),
-        running("1 of 2 nodes run; digits-worker-1-3 failed and is not replaced: exit code 1: boom")),
+        running("1 of 2 nodes run; a node has spent its restarts: digits-worker-1-3 "
+                "failed and is not replaced: exit code 1: boom")),
     "a failed node": (
         seen(lives=(oom(0), life(1))),
-        ("Restarting", "True", "NodesReplaced", "digits-worker-0 failed: OOMKilled at 512Mi")),
+        ("Restarting", "True", "NodesReplaced", f"{OOM}: digits-worker-0 failed: OOMKilled at 512Mi")),
     "its replacement": (
         seen(lives=(oom(0), pending(0, 1), life(1))),
         ("Restarting", "True", "NodesReplaced",
-         "digits-worker-0-1 replaces digits-worker-0: OOMKilled at 512Mi")),
+         f"{OOM}: digits-worker-0-1 replaces digits-worker-0: OOMKilled at 512Mi")),
     "a plan": (
         seen(lives=UP, plans=(plan("up", {"worker": 3}, reason="speed grows"),)),
         ("Scaling", "True", "PlanInProgress", "up: speed grows")),
@@ -347,4 +359,5 @@ def test_many_obstacles_are_summed_up() -> None:
 def test_an_eviction_is_a_restart_with_its_reason() -> None:
     end = Exit(ExitReason.TAKEN_AWAY, 137, "The node was low on memory.", at=LONG_AGO)
     condition = conditions(seen(lives=(pending(0, 0, ended=end), life(1))))["Restarting"]
-    assert condition[2] == "digits-worker-0 failed: taken away by the cluster: The node was low on memory."
+    assert condition[2].startswith("the cluster took a pod away: digits-worker-0 failed: ")
+    assert condition[2].endswith("taken away by the cluster: The node was low on memory.")
