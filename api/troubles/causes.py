@@ -94,6 +94,7 @@ REFINED: Final = (
     ("ContainerCreating", "there is no ", "VolumeMissing"),
     ("ErrImagePull", "", "ImagePullBackOff"),  # the kubelet tells the one and the other at each attempt
     ("Refused", "exceeded quota", "QuotaExceeded"),
+    ("Refused", "is more than the job's resourceLimits", "Impossible"),
     ("Refused", "failed calling webhook", "WebhookFails"),
     ("Refused", r"service ?account \S+ not found", "ServiceAccountMissing"),
     ("Refused", "no PriorityClass with name", "PriorityClassMissing"),

@@ -53,7 +53,7 @@ def belongs_to_another_controller(seen: JobFacts, now: datetime) -> Iterator[Tro
 def is_not_seen_by_an_operator(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
     """The status of a job that an operator reconciles follows its spec within seconds."""
     meta = seen.job.metadata
-    if is_unseen(seen.job, now):
+    if is_unseen(seen.job, now) and meta.deletion_timestamp is None:
         told = f"generation {meta.generation}, seen {seen.job.status.observed_generation or 0}"
         yield trouble_of("NotReconciled", seen.job, told)
 
@@ -115,6 +115,14 @@ def has_nodes_that_do_not_run(seen: JobFacts, now: datetime) -> Iterator[Trouble
     cause, since = cause_of(status.reason, detail), running.last_transition_time
     made = trouble_of(cause, seen.job, detail or running.message, since=since)
     yield replace(made, commands=(*_fewer(seen, status.reason), *made.commands))
+
+
+def has_no_queue(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
+    """It names a queue of Kueue, and runs without quota since there is none."""
+    admitted = find(seen.job.status.conditions, "Admitted")
+    if admitted and admitted.reason == "KueueAbsent" and seen.job.status.phase not in FINISHED:
+        since = admitted.last_transition_time
+        yield trouble_of("KueueAbsent", seen.job, admitted.message, grade=Grade.DOUBTFUL, since=since)
 
 
 def does_not_fit_its_nodes(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
@@ -261,6 +269,7 @@ RULES: Final[tuple[Rule[JobFacts], ...]] = (
     does_not_fit_its_nodes,
     is_refused_by_machines,
     has_nodes_that_do_not_run,
+    has_no_queue,
     has_an_unreachable_master,
     is_held_by_its_machine,
     has_findings_of_its_master,

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from elasticjob.api.belongings import foreign
 from elasticjob.api.troubles.causes import cause_of
+from elasticjob.api.v1alpha1.common import GROUP
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_uid, kind_of, manifest_of, owned_by_ours
@@ -43,6 +44,7 @@ from elasticjob.kube.errors import (
     Forbidden,
     Invalid,
     NotFound,
+    ServerError,
 )
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP, NODE, POD, SECRET, EventType, ObjectMeta, OwnerReference
@@ -102,7 +104,9 @@ class Applier:
             return Plan(NAME_TAKEN, str(error), again_in=error.again_in, obstacle=error.obstacle)
         except Behind:
             return plan.again_by(SOON)
-        except (BadRequest, Forbidden, Invalid) as error:
+        except (BadRequest, Forbidden, Invalid, ServerError) as error:
+            if isinstance(error, ServerError) and not _is_of_a_webhook_of_others(error):
+                raise
             self.tell(owner, Note(refused or cause_of(REFUSED, error.message), error.message, warning=True))
             return Plan(REFUSED, error.message, again_in=LATER)
         if barred:
@@ -328,6 +332,11 @@ class Applier:
 def without_empty(status: Manifest) -> Manifest:
     """Return a status without empty maps and lists: the server merges them to null, which it refuses."""
     return {field: value for field, value in status.items() if value not in ({}, [])}
+
+
+def _is_of_a_webhook_of_others(error: ServerError) -> bool:
+    """Whether a webhook that is not ours did not answer: a person has to mend it."""
+    return cause_of(REFUSED, error.message) == "WebhookFails" and GROUP not in error.message
 
 
 def _is_controlled_alike(
