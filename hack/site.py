@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,8 @@ import mmdr
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
+
+from elasticjob import __version__
 
 ROOT: Final = Path(__file__).parent.parent
 LINK: Final = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
@@ -29,10 +32,15 @@ OWN: Final = re.compile(r"(id=\"|#)merman")
 """Names within a picture, which must differ between the pictures of a page."""
 BESIDE: Final = "repository"
 """The folder of the site in which files from outside of `docs/` are."""
+MARK: Final = ROOT / "page" / "static" / "mark.svg"
+PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Navigate as docs/README.md lists the pages: a tab for each bold line."""
+    """Say the version and the repository, and navigate as docs/README.md does: a tab for each bold line."""
+    config.site_name = f"elasticjob {__version__}"
+    config.copyright = f"{config.site_name} · {PROJECT['license']}"
+    config.repo_url = PROJECT.get("urls", {}).get("Repository")
     config.nav = [{"Home": "README.md"}, *navigation(Path(config.docs_dir))]
     return config
 
@@ -56,7 +64,8 @@ def _entries(name: str, docs: Path) -> Iterator[Any]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the files that pages link to, and those that these link to in turn."""
+    """Add the mark, the files that pages link to, and those that these link to in turn."""
+    files.append(File.generated(config, f"images/{MARK.name}", content=MARK.read_bytes()))
     docs = Path(config.docs_dir)
     waiting = [Path(file.abs_src_path) for file in files.documentation_pages() if file.abs_src_path]
     while waiting:

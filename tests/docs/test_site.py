@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from elasticjob import __version__
 from lab.waiting import PATIENCE
 
 ROOT: Final = Path(__file__).parents[2]
@@ -43,6 +44,16 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     assert [
         (page.name, LOADED.findall(page.read_text())) for page in pages if LOADED.search(page.read_text())
     ] == []
+
+
+def test_a_page_has_the_mark_and_the_version_and_finds_words_without_a_server(site: Path) -> None:
+    page = (site / "runbooks" / "ElasticJobHangs.html").read_text()
+    assert f"<title>ElasticJobHangs - elasticjob {__version__}</title>" in page
+    assert page.count('src="../images/mark.svg"') == 2
+    mark = ROOT / "page" / "static" / "mark.svg"
+    assert (site / "images" / "mark.svg").read_bytes() == mark.read_bytes()
+    assert "var __index = {" in (site / "search" / "search_index.js").read_text()[:20]
+    assert 'src="../javascripts/iframe-worker.js"' in page
 
 
 def test_every_picture_of_the_docs_is_shown_by_a_page() -> None:
