@@ -40,6 +40,7 @@ from hack.generate.pages.algorithms import algorithms
 from hack.generate.pages.architecture import architecture
 from hack.generate.pages.cli import cli_docs
 from hack.generate.pages.concepts import concepts
+from hack.generate.pages.figures import README, figures
 from hack.generate.pages.metrics import PAGE as METRICS
 from hack.generate.pages.metrics import metrics_docs
 from lab.paths import ROOT
@@ -63,6 +64,7 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         ARCHITECTURE: partial(architecture, ARCHITECTURE),
         CONTRIBUTING: partial(architecture, CONTRIBUTING),
         METRICS: metrics_docs,
+        README: figures,
         ALERTS: alert_docs,
         CLI: partial(cli_docs, CLI),
         **{crd_path(one): partial(crd_text, one, detail) for one in DECLARATIONS},

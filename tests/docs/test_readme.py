@@ -15,7 +15,6 @@ README: Final = (ROOT / "README.md").read_text()
 PERFORMANCE: Final = (ROOT / "docs" / "performance.md").read_text()
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCED: Final = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-MEASURED: Final = re.compile(r"`make bench-(?:training|kube|scale)`")
 PNG: Final = b"\x89PNG\r\n\x1a\n"
 RUN: Final = {
     command.command.partition("  #")[0]
