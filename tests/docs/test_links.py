@@ -18,6 +18,7 @@ PAGES: Final = [name for name in TRACKED if name.endswith(".md")]
 LINK: Final = re.compile(r"\]\(([^)#\s:]*)(?:#([^)\s]+))?\)")
 FOLDERS: Final = "|".join(sorted({re.escape(name.partition("/")[0]) for name in ALL if "/" in name}))
 KINDS: Final = {Path(name).suffix for name in ALL} - {""}
+NO_WORDS: Final = re.compile(r"\[`?[\w./-]+\.(?:md|py|ya?ml|toml|json)`?\]\(")
 PATH: Final = re.compile(rf"(?<![\w/.@}}-])(?:{FOLDERS})/(?:[\w.-]+/)*[\w.-]*\w/?")
 BARE: Final = re.compile(r"`([a-z_0-9]+\.py)\b")
 ROOTS: Final = [ROOT, *(ROOT / name for name in ("docs", "kube", "config"))]
@@ -39,6 +40,11 @@ def test_links_of_a_page_lead_somewhere(page: str) -> None:
     links = [(here.parent / name if name else here, at) for name, at in LINK.findall(here.read_text())]
     assert [str(file) for file, _ in links if not file.exists()] == []
     assert [f"{file}#{at}" for file, at in links if at and at not in anchors(file)] == []
+
+
+def test_a_link_has_words_in_place_of_the_name_of_a_file() -> None:
+    found = {page: NO_WORDS.findall((ROOT / page).read_text()) for page in PAGES}
+    assert {page: links for page, links in found.items() if links} == {}
 
 
 def test_paths_in_pages_and_code_are_those_of_files() -> None:
