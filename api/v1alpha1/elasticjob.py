@@ -368,6 +368,16 @@ class ReplicaSpec(Part):
         return self.template.get("spec") or {}
 
     @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the template, which its pods have. Shared: do not modify."""
+        return (self.template.get("metadata") or {}).get("labels") or {}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations of the template, which its pods have. Shared: do not modify."""
+        return (self.template.get("metadata") or {}).get("annotations") or {}
+
+    @property
     def main_container(self) -> Manifest | None:
         """The main container: the one named `main`, else the first. Shared: do not modify."""
         containers: list[Manifest] = self.pod.get("containers") or []

@@ -124,11 +124,14 @@ def why_anew(life: Life) -> str:
 def master_pod(job: ElasticJob, node: Node, provision: Provision, repeats: int = 0) -> Create:
     """Return the next life of a job's master; `repeats` as of its node."""
     name = names.pod(job.metadata.name, names.MASTER, 0, node.next_relaunch)
+    labels = names.pod_labels(job.metadata.name, names.MASTER, 0, node.next_relaunch)
+    given = job.spec.master
     metadata = {
         "name": name,
         "namespace": job.metadata.namespace,
-        "labels": names.pod_labels(job.metadata.name, names.MASTER, 0, node.next_relaunch),
+        "labels": (given.labels if given else {}) | labels,
         "annotations": {
+            **(given.annotations if given else {}),
             MAIN_CONTAINER: _main(job).get("name", CONTAINER),
             names.RESTARTS: str(node.restarts),
             **({names.REPEATS: str(repeats)} if repeats else {}),

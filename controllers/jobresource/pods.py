@@ -45,16 +45,14 @@ class Birth:
 def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: str, nodes: int) -> Manifest:
     """Return the pod of `birth`; `master` is its address, "" where the job has none."""
     replicas = job.spec.replica_specs[birth.role]
-    template: Manifest = replicas.template.get("metadata") or {}
     name = names.pod(job.metadata.name, birth.role, birth.index, birth.relaunch)
     labels = names.pod_labels(job.metadata.name, birth.role, birth.index, birth.relaunch)
     carried = _gang_fields(owner, birth.role)
-    annotations = (template.get("annotations") or {}) | dict(carried.annotations)
     metadata = {
         "name": name,
         "namespace": job.metadata.namespace,
-        "labels": (template.get("labels") or {}) | dict(carried.labels) | labels,
-        "annotations": annotations | _annotations(replicas, birth),
+        "labels": replicas.labels | dict(carried.labels) | labels,
+        "annotations": replicas.annotations | dict(carried.annotations) | _annotations(replicas, birth),
         "ownerReferences": [controlled_by(owner)],
     }
     spec = _spec(job, replicas, birth, name=name, master=master, nodes=nodes)
@@ -122,8 +120,7 @@ def _spec(
     if priority := class_of(job, birth.role, birth.index, nodes):
         changed["priorityClassName"] = priority
     spec = {**IMPLIED, **given, **changed}
-    annotations = (replicas.template.get("metadata") or {}).get("annotations") or {}
-    image = annotations.get(AGENT_IMAGE)
+    image = replicas.annotations.get(AGENT_IMAGE)
     return agent.with_agent(image, spec, main.get("name", "")) if image else spec
 
 

@@ -110,8 +110,7 @@ def what_the_server_would_refuse_later(job: ElasticJob, old: ElasticJob | None =
             continue
         path = f"spec.replicaSpecs[{role}].template"
         yield from unknown_fields(path, spec.template, POD_TEMPLATE_SPEC)
-        labels = (spec.template.get("metadata") or {}).get("labels") or {}
-        yield from label_problems(f"{path}.metadata.labels", labels)
+        yield from label_problems(f"{path}.metadata.labels", spec.labels)
         yield from agent_problems(path, spec)
         yield from label_problems(f"{path}.spec.nodeSelector", spec.pod.get("nodeSelector") or {})
         for field in ("initContainers", "containers"):
@@ -123,8 +122,7 @@ def what_the_server_would_refuse_later(job: ElasticJob, old: ElasticJob | None =
 
 def agent_problems(path: str, role: ReplicaSpec) -> Iterator[Problem]:
     """Check the image that brings the agent, and that its container and its place are free."""
-    annotations = (role.template.get("metadata") or {}).get("annotations") or {}
-    image = annotations.get(AGENT_IMAGE)
+    image = role.annotations.get(AGENT_IMAGE)
     if not image or any(volume.get("name") == AGENT for volume in role.pod.get("volumes") or ()):
         return
     if IMAGE.fullmatch(image) is None:

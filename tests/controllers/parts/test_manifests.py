@@ -12,7 +12,7 @@ from unittest.mock import ANY
 import pytest
 
 from elasticjob.api.rpc.environment import BRAIN, BRAIN_TOKEN_FILE, CPUS, GRACE
-from elasticjob.api.v1alpha1.common import MAIN_CONTAINER
+from elasticjob.api.v1alpha1.common import LABEL_JOB, MAIN_CONTAINER
 from elasticjob.api.v1alpha1.containers import main_container
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
@@ -386,6 +386,15 @@ def test_the_users_master_template_is_kept(word: str) -> None:
     assert container["image"] == "mine"
     assert container["resources"] == {"limits": {"cpu": "1"}}
     assert container["command"] == ["elasticjob", "master"]
+
+
+def test_each_pod_of_a_role_has_the_labels_and_annotations_of_its_template_and_ours_win() -> None:
+    metadata = {"labels": {"team": "a", LABEL_JOB: "other"}, "annotations": {"sidecar": "no"}}
+    given = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "mine"}]}}
+    made = job({name: {"replicas": 1, "template": given} for name in ("worker", "master")})
+    for each in (pod(made, Birth("worker", 0)), master_pod(made, Node("master", 0), PROVISION).manifest):
+        assert each["metadata"]["labels"].items() >= {"team": "a", LABEL_JOB: "digits"}.items()
+        assert each["metadata"]["annotations"]["sidecar"] == "no"
 
 
 def test_the_main_container_of_the_masters_template_is_the_master() -> None:
