@@ -32,7 +32,7 @@ TEMPLATE: Final = "{spec: {containers: [{name: main, image: i, command: [train]}
 """What `{…}` stands for in a manifest."""
 OTHERS: Final = frozenset(
     {"amtool", "apt-get", "argocd", "base64", "bash", "cat", "cd", "cp", "ctr", "curl", "docker", "echo"}
-    | {"export", "git", "grep", "head", "jq", "kill", "kustomize", "mkdir", "nft", "openssl", "oras"}
+    | {"export", "flux", "git", "grep", "head", "jq", "kill", "kustomize", "mkdir", "nft", "openssl", "oras"}
     | {"promtool", "ps", "sed", "sort", "tail", "torchrun", "xargs", "yq"}
 )
 """Programs that are not ours, of which no option is looked at."""
