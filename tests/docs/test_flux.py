@@ -16,32 +16,24 @@ PARTS: Final = ("metadata", "spec", "status")
 
 
 @pytest.mark.parametrize(
-    ("name", "prepare", "train"),
+    ("names", "prepare", "train"),
     [
-        ("unseen", "", ""),
-        ("created", "", ""),
-        ("pending", "", ""),
-        ("behind", "", ""),
-        ("restarting", "", ""),
-        ("running", "", "current"),
-        ("scaling", "", "current"),
-        ("suspended", "", "current"),
-        ("queued", "", "current"),
+        ("unseen created pending behind restarting", "", ""),
+        ("running scaling suspended queued", "", "current"),
         ("succeeded", "current", "current"),
         ("failed", "failed", "failed"),
     ],
 )
-def test_flux_waits_for_the_end_of_one_job_and_for_the_start_of_the_others(
-    name: str, prepare: str, train: str
+def test_flux_waits_for_the_end_of_one_job_and_for_the_start_of_others(
+    names: str, prepare: str, train: str
 ) -> None:
-    job = yaml.safe_load((JOBS / f"{name}.yaml").read_text())
-    assert (health(PREPARE, job), health(TRAIN, job)) == (prepare, train)
+    for job in (yaml.safe_load((JOBS / f"{name}.yaml").read_text()) for name in names.split()):
+        assert (health(PREPARE, job), health(TRAIN, job)) == (prepare, train), job["metadata"]["name"]
 
 
 def health(kustomization: Any, job: Any) -> str:
     """Return which expression holds, "" for none: Flux waits then."""
     [check] = kustomization["spec"]["healthCheckExprs"]
-    assert (check["apiVersion"], check["kind"]) == (job["apiVersion"], job["kind"])
     return " ".join(word for word in ("current", "failed") if _holds(check[word], job))
 
 
