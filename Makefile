@@ -141,6 +141,10 @@ judges: $(DEV) # 200 histories of the virtual world played on devcluster, and 30
 	$(TIMED) $(BIN)/python -m lab simulate --judge devcluster $(or $(FLAGS),--histories 200)
 	$(TIMED) $(BIN)/python -m lab simulate --judge real $(or $(FLAGS),--histories 30)
 
+troubles: $(DEV) # jobs and clusters broken in 45 ways on a real control plane: doctor names the cause, its next step mends it (15 minutes; FLAGS="--only claim --on devcluster", FLAGS=--record)
+	@hack/kube-binaries control-plane kwok kubectl kueue
+	$(TIMED) $(BIN)/python -m lab.diagnoses $(FLAGS)
+
 queues: $(DEV) # a thousand stories of jobs in queues, in virtual time (a quarter of an hour; FLAGS="--seed 7 --count 100")
 	$(TIMED) $(BIN)/python -m lab queues $(FLAGS)
 

@@ -74,8 +74,6 @@ async def played(stories: Sequence[Manifest], on: str, *, record: bool) -> int:
             KEPT.mkdir(exist_ok=True)
             file = KEPT / f"{row.name.replace(' ', '-').lower()}.yaml"
             file.write_text(yaml.safe_dump(row.facts, sort_keys=False, width=110, default_flow_style=None))
-                yaml.safe_dump(row.facts, sort_keys=False, width=110, default_flow_style=None)
-            )
     bad = sum(bool(row.wrong) for row in rows)
     print(f"{len(rows)} stories, {len(rows) - bad} as they are to be")
     return 1 if bad else 0
