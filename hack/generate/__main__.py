@@ -43,6 +43,8 @@ from hack.generate.pages.concepts import concepts
 from hack.generate.pages.figures import README, figures
 from hack.generate.pages.metrics import PAGE as METRICS
 from hack.generate.pages.metrics import metrics_docs
+from hack.generate.pages.troubles import PAGE as TROUBLES
+from hack.generate.pages.troubles import PENDING, pending, troubles
 from lab.paths import ROOT
 
 EXAMPLES = tuple(ROOT / "examples" / name for name in ("digits", "jax", "keras", "parameters"))
@@ -65,6 +67,8 @@ def outputs(detail: Detail) -> Mapping[Path, Callable[[], str]]:
         CONTRIBUTING: partial(architecture, CONTRIBUTING),
         METRICS: metrics_docs,
         README: figures,
+        TROUBLES: troubles,
+        PENDING: pending,
         ALERTS: alert_docs,
         CLI: partial(cli_docs, CLI),
         **{crd_path(one): partial(crd_text, one, detail) for one in DECLARATIONS},
