@@ -233,8 +233,10 @@ class Story:
         await self.freeze(pod, signal.SIGCONT)
 
     async def operator(self, verb: str) -> None:
-        """Kill the operator, or start it again."""
-        if verb == "kill":
+        """Kill the operator, or start it again; freeze it, or let it go on."""
+        if verb in ("freeze", "thaw"):
+            os.kill(self.bench.operator.pid, signal.SIGSTOP if verb == "freeze" else signal.SIGCONT)
+        elif verb == "kill":
             await self.bench.operator.kill()
         else:
             await self.bench.operator.start()
