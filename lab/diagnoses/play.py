@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import sys
 import time
@@ -182,14 +181,17 @@ class Story:
                     except KubeError:  # its job is about to be there
                         await asyncio.sleep(PAUSE)
                         continue
-                    if found[0].cause == self.told["cause"] and re.search(
-                        self.told.get("first", ""), found[0].sentence
-                    ):
+                    if self.is_named(found[0]):
                         return found, as_data(seen, self.now())
                     await asyncio.sleep(PAUSE)
         except TimeoutError:
             lines = "\n    ".join(each.line(self.now()) for each in found)
             raise RuntimeError(f"{self.told['story']}: doctor says\n    {lines}") from None
+
+    def is_named(self, first: Trouble) -> bool:
+        """Whether this is the first line that the story asks for."""
+        told = self.told["cause"], self.told.get("grade", "wrong")
+        return (first.cause, first.grade) == told and self.told.get("first", "") in first.sentence
 
     async def check(self, trouble: Trouble) -> None:
         """Run the commands that doctor names, which exist."""
