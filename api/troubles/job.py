@@ -24,7 +24,7 @@ from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.views import Event, Pod
 
 NO_STEP: Final = timedelta(minutes=5)
-UNREADY: Final = timedelta(seconds=30)
+UNREADY: Final = timedelta(seconds=15)
 """A master that starts is ready by then."""
 STUCK: Final = timedelta(minutes=2)
 RECENT: Final = timedelta(minutes=30)
@@ -112,7 +112,8 @@ def has_nodes_that_do_not_run(seen: JobFacts, now: datetime) -> Iterator[Trouble
     if not status.reason or running is None or status.phase in FINISHED:
         return
     detail = COUNT.sub("", running.message, count=1)
-    cause, since = cause_of(status.reason, detail), running.last_transition_time
+    since = running.last_transition_time if running.status == "False" else None
+    cause = cause_of(status.reason, detail)
     made = trouble_of(cause, seen.job, detail or running.message, since=since)
     yield replace(made, commands=(*_fewer(seen, status.reason), *made.commands))
 
@@ -268,9 +269,9 @@ RULES: Final[tuple[Rule[JobFacts], ...]] = (
     has_failed,
     does_not_fit_its_nodes,
     is_refused_by_machines,
+    has_an_unreachable_master,
     has_nodes_that_do_not_run,
     has_no_queue,
-    has_an_unreachable_master,
     is_held_by_its_machine,
     has_findings_of_its_master,
     has_pods_that_stay,
