@@ -39,6 +39,7 @@ from elasticjob.page.masters import Masters
 from lab import processes
 from lab.clusters.namespaces import new_namespace
 from lab.diagnoses.recorded import as_data
+from lab.paths import ROOT
 
 PATIENCE: Final = 90.0
 """Seconds within which doctor is to name the cause, and to find it gone."""
@@ -120,9 +121,20 @@ class Story:
         pod["containers"] = [{**MAIN, **(told.get("main") or {})}]
         return made
 
+    def filled(self, told: Any) -> Any:
+        """Return a part of the story with the folders that it names."""
+        if isinstance(told, dict):
+            return {key: self.filled(each) for key, each in told.items()}
+        if isinstance(told, list):
+            return [self.filled(each) for each in told]
+        words = {"folder": self.bench.folder, "namespace": self.namespace, "root": ROOT}
+        for name, value in words.items():
+            told = told.replace(f"{{{name}}}", str(value)) if isinstance(told, str) else told
+        return told
+
     async def do(self, acts: Any) -> None:
         """Do acts one after another: a manifest is applied, a line is run."""
-        for act in acts:
+        for act in self.filled(list(acts)):
             if isinstance(act, dict) and "again" in act:  # what `kubectl replace --force` does
                 await self.bash("kubectl delete elasticjob digits --wait --ignore-not-found")
                 await self.apply(self.job(**act["again"]))
@@ -135,7 +147,7 @@ class Story:
 
     async def apply(self, manifest: Manifest) -> None:
         """Apply a manifest in the story's namespace."""
-        await self.bash("kubectl apply --server-side -f -", yaml.safe_dump(manifest))
+        await self.bash("kubectl apply --server-side -f -", yaml.safe_dump(self.filled(manifest)))
 
     async def bash(self, line: str, given: str = "") -> str:
         """Run a line in the story's namespace. RuntimeError where it fails."""
