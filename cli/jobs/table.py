@@ -114,11 +114,11 @@ def row(job: Manifest, columns: Iterable[Column], now: datetime, everywhere: boo
 
     about = job["metadata"]
     names = [about.get("namespace", "")] if everywhere else []
-    return [
-        *names,
-        about["name"],
-        *(cell(value_at(job, column.path), column.type, now) for column in columns),
-    ]
+    values = {column.name: value_at(job, column.path) for column in columns}
+    if values.get("Reason") == "MasterUnreachable":  # its last word is old
+        values["Speed"] = None
+    cells = (cell(values[column.name], column.type, now) for column in columns)
+    return [*names, about["name"], *cells]
 
 
 def cell(value: Any, type_: str, now: datetime) -> str:
