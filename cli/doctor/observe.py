@@ -72,8 +72,7 @@ class Reader:
 
 async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) -> ClusterFacts:
     """Read an installation; `expected` are this version's definitions. KubeError: no server answers."""
-    async with asyncio.timeout(PATIENCE):
-        version = json.loads(await client.raw("GET", "/version")).get("gitVersion", "")
+    version = json.loads(await _first(client, client.raw("GET", "/version"))).get("gitVersion", "")
     reader = Reader(client)
     async with asyncio.TaskGroup() as tasks:
         definitions = tasks.create_task(reader.all(CRD.untyped()))
@@ -105,11 +104,7 @@ async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) 
 
 async def one_job(client: Client, key: Key, masters: Masters | None = None) -> JobFacts:
     """Read a job and what stands around it. Raises KubeError where the job itself cannot be read."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            job = await client.get(ELASTICJOB, key.name, key.namespace)
-    except TimeoutError as error:
-        raise Unreachable(f"{client.config.server} does not answer within {PATIENCE:g} s") from error
+    job = await _first(client, client.get(ELASTICJOB, key.name, key.namespace))
     reader = Reader(client)
     pods, plans, events, nodes = await asyncio.gather(
         reader.all(POD, key.namespace, labels=f"{LABEL_JOB}={key.name}"),
@@ -122,6 +117,15 @@ async def one_job(client: Client, key: Key, masters: Masters | None = None) -> J
     about = tuple(event for event in events if event.involved_object.name in names)
     master = await _master(masters, pods) if masters and job.status.phase not in FINISHED else None
     return JobFacts(job, tuple(pods), mine, about, tuple(nodes), master, reader.unread)
+
+
+async def _first(client: Client, read: Awaitable[T]) -> T:
+    """Return what is read first. Raises KubeError, also where the API server does not answer in time."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await read
+    except TimeoutError as error:
+        raise Unreachable(f"{client.config.server} does not answer within {PATIENCE:g} s") from error
 
 
 async def _master(masters: Masters, pods: Iterable[Pod]) -> str | None:

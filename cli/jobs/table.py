@@ -108,7 +108,7 @@ def header(columns: Iterable[Column], everywhere: bool) -> list[str]:
     return [*names, "NAME", *(column.name.upper() for column in columns)]
 
 
-def row(job: Manifest, columns: Iterable[Column], now: datetime, everywhere: bool) -> list[str]:
+def row(job: Manifest, columns: Sequence[Column], now: datetime, everywhere: bool) -> list[str]:
     """Return the cells of a job."""
     from elasticjob.client.goals import value_at
 

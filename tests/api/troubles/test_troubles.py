@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from elasticjob.cli.commands import doctor
 from elasticjob.cli.doctor import observe
 from elasticjob.cli.doctor.observe import lacking
 from elasticjob.kube.errors import ServerError, Unreachable
-from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD, PodStatus
 from lab.build.objects import view
 
@@ -313,6 +314,27 @@ async def test_what_the_server_cannot_list_now_is_unread_and_ends_nothing() -> N
     away: Any = Away()
     seen = await observe.cluster(away, "team", manifests())
     assert (seen.unread["nodes"], seen.unread["pods"], seen.trial) == ("etcd is away", "cut", None)
+
+
+async def test_a_source_that_hangs_is_a_line_and_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging:
+        async def get(self, kind: object, *named: object) -> object:
+            return a_job()
+
+        async def list(self, kind: object, *where: object, **selectors: object) -> object:
+            return [a_master("False", minutes=2)] if kind is POD else await asyncio.Event().wait()
+
+        async def status(self, pod: object) -> object:
+            return await asyncio.Event().wait()
+
+    monkeypatch.setattr(observe, "PATIENCE", 0.01)
+    hanging: Any = Hanging()
+    seen = await observe.one_job(hanging, Key("team", "digits"), hanging)
+    told = {each.line(NOW) for each in job.examine(seen, NOW)}
+    assert seen.unread.keys() == {"scaleplans", "events", "nodes"}
+    assert "NotRead: this was not read: events: no answer within 0.01 s" in told
+    master = trouble_of("MasterUnreachable", seen.job, "digits-master-0 does not answer within 0.01 s")
+    assert f"{master.sentence} (since 2 min)" in told
 
 
 def test_the_newest_warning_is_told_also_where_events_have_the_newer_form() -> None:
