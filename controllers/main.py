@@ -188,7 +188,9 @@ def controllers(
         workloads = queue.QueueReconciler(client, each, applier(queue.MANAGER), now)
         yield queue.controller(workloads, concurrency)
     yield dijobs.controller(reconcile_dijobs, concurrency)
-    reconcile_trainings = trainings.TrainingJobReconciler(trainings_, caches.jobs, applier(trainings.MANAGER))
+    reconcile_trainings = trainings.TrainingJobReconciler(
+        trainings_, caches.jobs, applier(trainings.MANAGER), now
+    )
     yield trainings.controller(reconcile_trainings, concurrency)
 
 

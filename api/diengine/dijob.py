@@ -112,10 +112,10 @@ class ReplicaStatus(Part):
 
 
 class DIJobCondition(Part):
-    """A phase that the job has had, or Admitted: what its queue says of it."""
+    """A phase that the job has had, Admitted (what its queue says of it), or what kstatus is told."""
 
     type: Annotated[str, Field(max_length=316)]
-    """The phase, or Admitted."""
+    """The phase, Admitted, Ready, Reconciling or Stalled."""
 
     status: Annotated[str, Field(max_length=16)]
     """True, False or Unknown."""
@@ -143,7 +143,8 @@ class DIJobStatus(Part):
     """Created, Running, Succeeded or Failed."""
 
     conditions: Annotated[list[DIJobCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """The phases that the job has had; for one in a queue of Kueue, Admitted as well."""
+    """The phases that the job has had; for one in a queue of Kueue, Admitted as well; for kstatus Ready,
+    Reconciling and Stalled."""
 
     replica_status: Annotated[dict[str, ReplicaStatus], Field(max_length=16)] = {}
     """Pods by role: Coordinator, Collector, Learner, Aggregator, DDPLearner."""

@@ -8,7 +8,16 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from elasticjob.api.v1alpha1.common import Count
-from elasticjob.kube.crd.model import ATOMIC, OPAQUE, Column, CustomResource, Declaration, Part
+from elasticjob.kube.crd.model import (
+    ATOMIC,
+    OPAQUE,
+    Column,
+    CustomResource,
+    Declaration,
+    OneCondition,
+    Part,
+    list_map,
+)
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 GROUP: Final = "paddlepaddle.org"
@@ -152,6 +161,9 @@ class TrainingJobStatus(Part):
 
     reason: Annotated[str, Field(max_length=1024)] = ""
     """Why it failed, or why it does not go on."""
+
+    conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
+    """Ready, Reconciling and Stalled, as those of the ElasticJob of this name."""
 
     trainers: str | None = None
     """Running and wanted trainers, such as 2/4; of the ElasticJob of this name."""

@@ -665,7 +665,8 @@ class ElasticJobStatus(Part):
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
     """Conditions of the job: Created, Gang (of jobs that ask for one), Running (pods run), Training (steps
-    are made), Scaling, Restarting, Suspended, Complete (and Succeeded), Failed."""
+    are made), Scaling, Restarting, Suspended, Complete (and Succeeded), Failed. For kstatus: Ready (it runs
+    with as many nodes as it needs, has succeeded, or is suspended), Reconciling, Stalled (it has failed)."""
 
     strategy: DistributionStrategy | None = None
     """How the nodes work together: spec.distributionStrategy, or its default."""

@@ -154,7 +154,7 @@ class ScalePlanStatus(Part):
     """Pending, Scaling, Succeeded, Failed or Superseded."""
 
     conditions: Annotated[list[OneCondition], Field(max_length=32, json_schema_extra=list_map("type"))] = []
-    """Conditions of the plan."""
+    """Conditions of the plan: Complete, Failed or Superseded; for kstatus Ready, Reconciling and Stalled."""
 
     observed_generation: Annotated[int, Field(json_schema_extra={"format": "int64"})] | None = None
     """The metadata.generation for which this status was computed."""

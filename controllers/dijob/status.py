@@ -13,6 +13,7 @@ from elasticjob.api.v1alpha1.kueue import ADMITTED
 from elasticjob.controllers.dijob.seen import Seen, outcome
 from elasticjob.controllers.passes.plan import NAME_TAKEN
 from elasticjob.kube.objects.conditions import FALSE, TRUE, shorten
+from elasticjob.kube.objects.kstatus import Progress, Verdict
 
 
 class Step(NamedTuple):
@@ -78,7 +79,33 @@ def status_of(seen: Seen, entered: Step | None, now: datetime, taken: str = "") 
             conditions = _set(conditions, ended, seen.job, now)
     if not (phase is not None and phase.is_terminal):
         conditions = _with_names(_with_queue(conditions, seen, now), seen, now, taken)
+    for each in _progress(phase, conditions).conditions(each.type for each in conditions):
+        found = DIJobCondition(
+            type=each.type, status=each.status, reason=each.reason, message=shorten(each.message)
+        )
+        conditions = _said_anew(conditions, found, seen, now)
     return DIJobStatus(phase=phase, conditions=conditions, replica_status=counts)
+
+
+VERDICTS: Final[Mapping[DIJobPhase, Verdict]] = {
+    DIJobPhase.RUNNING: Verdict.READY,
+    DIJobPhase.SUCCEEDED: Verdict.READY,
+    DIJobPhase.FAILED: Verdict.STALLED,
+}
+
+
+def _progress(phase: DIJobPhase | None, conditions: list[DIJobCondition]) -> Progress:
+    """What kstatus is told: the condition of the phase, or why the job is not created or not admitted."""
+    entered = phase or DIJobPhase.CREATED
+    verdict = VERDICTS.get(entered, Verdict.RECONCILING)
+    waits = [
+        each for each in conditions if each.type in (DIJobPhase.CREATED, ADMITTED) and each.status == FALSE
+    ]
+    said = [each for each in conditions if each.type == entered]
+    reasons = [*waits, *said] if verdict is Verdict.RECONCILING else said
+    return next(
+        (Progress(verdict, each.reason, each.message) for each in reasons), Progress(verdict, entered)
+    )
 
 
 def _with_queue(conditions: list[DIJobCondition], seen: Seen, now: datetime) -> list[DIJobCondition]:

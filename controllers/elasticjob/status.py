@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -29,7 +30,11 @@ from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, SUSPENDE
 from elasticjob.controllers.passes.plan import NAME_TAKEN, Outcome, Plan
 from elasticjob.controllers.passes.rules import HAS_FAILED, HAS_FINISHED
 from elasticjob.kube.objects.conditions import find, is_true, set_condition
+from elasticjob.kube.objects.kstatus import Progress, Verdict, with_progress
 from elasticjob.kube.objects.views import Condition
+
+QUEUED: Final = "JobQueued"
+"""The reason of Running where the job waits in a queue."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,17 @@ class Picture:
     def active(self) -> int:
         """Nodes that run."""
         return sum(bool(node.latest and node.latest.running) for node in self.seen.target_nodes)
+
+    @cached_property
+    def has_enough(self) -> bool:
+        """Whether as many nodes of each role run, or have succeeded, as the job needs at least."""
+        up = Counter(
+            node.role
+            for node in self.seen.target_nodes
+            if node.succeeded or (node.latest and node.latest.running)
+        )
+        roles, sizes = self.seen.job.spec.roles, self.seen.sizes
+        return all(up[role] >= min(spec.bounds.least, sizes.get(role, 0)) for role, spec in roles.items())
 
     @cached_property
     def has_trained(self) -> bool:
@@ -171,7 +187,26 @@ def conditions(picture: Picture) -> list[Condition]:
             observed_generation=picture.seen.job.metadata.generation,
         )
         found = set_condition(found, new, picture.now)
-    return found
+    return with_progress(found, progress(picture), picture.seen.job.metadata.generation, picture.now)
+
+
+def progress(picture: Picture) -> Progress:
+    """Return what kstatus is told: Ready is a job that trains, has succeeded, or is suspended by its user."""
+    failed, running, suspended = _failed(picture), _running(picture), _suspended(picture)
+    created, complete, restarting = _created(picture), _complete(picture), _restarting(picture)
+    rested = Verdict.READY if suspended.true else Verdict.RECONCILING
+    rows = (
+        (failed.true, Verdict.STALLED, failed),
+        (complete.true, Verdict.READY, complete),
+        (running.reason == QUEUED, Verdict.RECONCILING, running),
+        (picture.seen.job.spec.suspend, rested, suspended),
+        (not created.true, Verdict.RECONCILING, created),
+        (running.true and picture.has_enough, Verdict.READY, running),
+        (restarting.true, Verdict.RECONCILING, restarting),
+        (True, Verdict.RECONCILING, replace(running, reason="Pending")),
+    )
+    verdict, saying = next((verdict, saying) for applies, verdict, saying in rows if applies)
+    return Progress(verdict, saying.reason, saying.message)
 
 
 PHASES: Final[tuple[tuple[Callable[[Picture], bool], Phase], ...]] = (
@@ -223,7 +258,7 @@ def _rest(picture: Picture) -> tuple[str, str] | None:
         return None
     grant = picture.seen.grant
     queued = grant is not None and grant.reason
-    return ("JobQueued", grant.sentence) if grant and queued else ("JobSuspended", "the job is suspended")
+    return (QUEUED, grant.sentence) if grant and queued else ("JobSuspended", "the job is suspended")
 
 
 def _scaling(picture: Picture) -> Saying:

@@ -12,14 +12,15 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, PlanPhase, ScalePlan, S
 from elasticjob.controllers.parts.owners import controlled_by, manifest_of
 from elasticjob.controllers.passes.plan import Apply, Note, Plan, group
 from elasticjob.kube.objects.conditions import set_condition
+from elasticjob.kube.objects.kstatus import Progress, Verdict, with_progress
 from elasticjob.kube.objects.views import Condition
 
 _CONDITIONS: Final = {
-    PlanPhase.PENDING: ("Complete", "False"),
-    PlanPhase.SCALING: ("Complete", "False"),
-    PlanPhase.SUCCEEDED: ("Complete", "True"),
-    PlanPhase.FAILED: ("Failed", "True"),
-    PlanPhase.SUPERSEDED: ("Superseded", "True"),
+    PlanPhase.PENDING: ("Complete", "False", Verdict.RECONCILING),
+    PlanPhase.SCALING: ("Complete", "False", Verdict.RECONCILING),
+    PlanPhase.SUCCEEDED: ("Complete", "True", Verdict.READY),
+    PlanPhase.FAILED: ("Failed", "True", Verdict.STALLED),
+    PlanPhase.SUPERSEDED: ("Superseded", "True", Verdict.READY),
 }
 
 
@@ -69,14 +70,19 @@ def adoption(plan: ScalePlan, job: ElasticJob) -> Apply:
 def _status(
     plan: ScalePlan, phase: PlanPhase, reason: str, message: str, now: datetime, changes: tuple[str, ...]
 ) -> Apply:
-    type_, value = _CONDITIONS[phase]
+    type_, value, verdict = _CONDITIONS[phase]
     generation = plan.metadata.generation
     condition = Condition(
         type=type_, status=value, reason=reason, message=message, observed_generation=generation
     )
     status = ScalePlanStatus(
         phase=phase,
-        conditions=set_condition(plan.status.conditions, condition, now),
+        conditions=with_progress(
+            set_condition(plan.status.conditions, condition, now),
+            Progress(verdict, reason, message),
+            generation,
+            now,
+        ),
         observed_generation=generation,
         start_time=plan.status.start_time or (now if phase is PlanPhase.SCALING else None),
         finish_time=now if phase.is_terminal else None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
@@ -24,6 +26,7 @@ class TrainingJobReconciler:
     trainings: Cache[TrainingJob]
     jobs: Cache[ElasticJob]
     applier: Applier
+    now: Callable[[], datetime]
 
     async def __call__(self, key: Key) -> Result:
         """Bring the ElasticJob of a TrainingJob to what it says, and its status to what that does."""
@@ -32,7 +35,7 @@ class TrainingJobReconciler:
             return Result.done()
         seen = Seen(job, self.jobs.get(key))
         plan = await self.applier.attempt(job, decide(seen))
-        status = status_of(seen, plan).manifest()
+        status = status_of(seen, plan, self.now()).manifest()
         await self.applier.write_status(TRAININGJOB, job, status, job.status.manifest())
         return Result.again(plan.again_in)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from elasticjob.api.paddle.convert import elasticjob_of, problems, queue_labels
@@ -14,6 +15,7 @@ from elasticjob.controllers.parts.owners import controlled_by, controller_uid
 from elasticjob.controllers.passes.plan import LATER, NAME_TAKEN, REFUSED, Apply, Create, Patch, Plan
 from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.kube.objects.kstatus import Progress, Verdict, progress_of, with_progress
 
 PHASES: Final = {
     None: TrainingJobPhase.NONE,
@@ -88,7 +90,7 @@ def elasticjob_for(job: TrainingJob) -> Manifest:
     return {**manifest, "metadata": owned}
 
 
-def status_of(seen: Seen, plan: Plan) -> TrainingJobStatus:
+def status_of(seen: Seen, plan: Plan, now: datetime) -> TrainingJobStatus:
     """Return the status after a plan was carried out; that of a finished job stays.
 
     A spec is observed once its ElasticJob is seen to follow it: one that was not seen may be of an older one.
@@ -97,16 +99,32 @@ def status_of(seen: Seen, plan: Plan) -> TrainingJobStatus:
     if before.phase and before.phase.is_terminal:
         return before
     refused = plan.reason in (REFUSED, NAME_TAKEN)
+    generation = seen.job.metadata.generation
+    conditions = with_progress(before.conditions, _progress(child, plan, refused), generation, now)
     if child is None:
         why = f"{plan.reason}: {plan.sentence}"[:LONGEST] if refused else ""
         phase = TrainingJobPhase.NONE if refused else TrainingJobPhase.CREATING
-        return TrainingJobStatus(phase=phase, reason=why, observed_generation=before.observed_generation)
+        return TrainingJobStatus(
+            phase=phase,
+            reason=why,
+            conditions=conditions,
+            observed_generation=before.observed_generation,
+        )
     return TrainingJobStatus(
         phase=PHASES[child.status.phase] if child.status.phase else TrainingJobPhase.CREATING,
         reason=(f"{plan.reason}: {plan.sentence}" if refused else _reason(child))[:LONGEST],
+        conditions=conditions,
         trainers=child.status.workers,
-        observed_generation=before.observed_generation if refused else seen.job.metadata.generation,
+        observed_generation=before.observed_generation if refused else generation,
     )
+
+
+def _progress(child: ElasticJob | None, plan: Plan, refused: bool) -> Progress:
+    """What kstatus is told: what it is told of the ElasticJob, or why that is not as it should be."""
+    if refused:
+        return Progress(Verdict.STALLED, plan.reason, plan.sentence)
+    creating = Progress(Verdict.RECONCILING, "Creating", "the ElasticJob of this name is made")
+    return (child and progress_of(child.status.conditions)) or creating
 
 
 def _reason(child: ElasticJob) -> str:

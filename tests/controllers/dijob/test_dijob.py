@@ -187,7 +187,8 @@ def test_conditions_say_when_and_why() -> None:
     status = status_of(given, step(given), NOW.replace(year=2027))
     said = {each.type: (each.status, each.message) for each in status.conditions}
     message = "DIJob cartpole: the coordinator has failed with exit code 3"
-    assert said == {"Created": ("True", ""), "Running": ("False", message), "Failed": ("True", message)}
+    phases = {"Created": ("True", ""), "Running": ("False", message), "Failed": ("True", message)}
+    assert said == {**phases, "Ready": ("False", message), "Stalled": ("True", message)}
     moved = {each.type: each.last_transition_time for each in status.conditions}
     assert (moved["Running"], moved["Failed"]) == (NOW.replace(year=2027), NOW.replace(year=2027))
     assert status.replica_status["DDPLearner"].active == 1
@@ -197,9 +198,10 @@ def test_conditions_say_when_and_why() -> None:
 def test_a_job_whose_coordinator_runs_before_its_first_status_has_been_created() -> None:
     given = seen(pod())
     status = status_of(given, step(given), NOW)
-    assert [(each.type, each.status) for each in status.conditions] == [
-        ("Created", "True"),
-        ("Running", "True"),
+    assert [each.type for each in status.conditions if each.status == "True"] == [
+        "Created",
+        "Running",
+        "Ready",
     ]
 
 
@@ -244,7 +246,8 @@ async def reaches(site: Site, phase: str) -> DIJob:
 async def test_a_job_runs_and_leaves_nothing(site: Site) -> None:
     await made(site)
     job = await reaches(site, "Running")
-    assert {each.type for each in job.status.conditions} == {"Created", "Running"}
+    true = {each.type for each in job.status.conditions if each.status == "True"}
+    assert true == {"Created", "Running", "Ready"}
     await site.has_only(SERVICE, COORDINATOR)
     await site.client.delete(POD, COORDINATOR, site.namespace, grace=0)
 

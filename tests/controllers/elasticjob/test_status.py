@@ -12,6 +12,7 @@ from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, DistributionStrategy,
 from elasticjob.controllers.elasticjob.decide import decide
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
+from elasticjob.controllers.kueue.grant import Grant
 from elasticjob.controllers.nodes.drains import Notice
 from elasticjob.controllers.nodes.exits import Exit
 from elasticjob.controllers.parts.gangs import gang as gangs
@@ -235,6 +236,40 @@ def test_condition(given: Seen, expected: tuple[str, str, str, str]) -> None:
     assert conditions(given)[type_] == (*said,)
 
 
+NO_QUOTA = Grant("team", reason="Queued", sentence="no quota")
+WAITS_FOR_QUOTA = replace(seen(job(suspend=True), masters=()), grant=NO_QUOTA)
+ELASTIC = job({"worker": role(2, minReplicas=1, maxReplicas=2)})
+VERDICTS: dict[str, tuple[Seen, str, str]] = {
+    "nothing made yet": (Seen(job()), "InProgress", "Pending"),
+    "no machine": (seen(lives=(PENDS_FOR_ROOM, pending(1))), "InProgress", "Pending"),
+    "too few nodes": (seen(lives=(life(0), pending(1))), "InProgress", "Pending"),
+    "enough nodes": (seen(ELASTIC, lives=(life(0), pending(1))), "Current", "NodesRunning"),
+    "all nodes": (seen(lives=UP), "Current", "NodesRunning"),
+    "a worker is done": (seen(lives=(ended(0, code=0), life(1))), "Current", "NodesRunning"),
+    "a node is replaced": (seen(lives=(oom(0), life(1))), "InProgress", "NodesReplaced"),
+    "scaling": (seen(lives=UP, plans=(plan(phase="Scaling"),)), "Current", "NodesRunning"),
+    "suspended": (seen(job(suspend=True), masters=()), "Current", "JobSuspended"),
+    "suspending": (seen(job(suspend=True), lives=UP), "InProgress", "Suspending"),
+    "queued": (WAITS_FOR_QUOTA, "InProgress", "JobQueued"),
+    "a foreign name": (Seen(job(), resource(owner="job-0")), "InProgress", "NameTaken"),
+    "succeeded": (seen(job(status=over())), "Current", "Because"),
+    "failed": (seen(job(status=over("Failed"))), "Failed", "Because"),
+}
+
+
+def kstatus(given: Seen) -> str:
+    """As `Compute` of cli-utils, pkg/kstatus/status, for an object of the generation that was observed."""
+    is_ = {type_: said[0] == "True" for type_, said in conditions(given).items()}
+    abnormal = {"Reconciling": "InProgress", "Stalled": "Failed"}
+    found = next((abnormal[type_] for type_, true in is_.items() if true and type_ in abnormal), None)
+    return found or ("Current" if is_["Ready"] else "InProgress")
+
+
+@pytest.mark.parametrize(("given", "said", "reason"), VERDICTS.values(), ids=VERDICTS)
+def test_kstatus_is_told_how_far_the_job_is(given: Seen, said: str, reason: str) -> None:
+    assert (kstatus(given), conditions(given)["Ready"][1]) == (said, reason)
+
+
 def test_a_refused_write_is_a_reason() -> None:
     message = 'pods "digits-worker-0" is forbidden: exceeded quota: compute, requested: pods=1'
     found = describe(seen(), Plan(REFUSED, message), NOW)
@@ -264,7 +299,7 @@ def test_a_job_that_has_ended_is_not_suspended() -> None:
 
 def test_conditions_that_were_never_true_are_not_said() -> None:
     local = job(distributionStrategy="Local")
-    assert set(conditions(seen(local, lives=UP))) == {"Created", "Running"}
+    assert set(conditions(seen(local, lives=UP))) == {"Created", "Running", "Ready"}
 
 
 STEPS: dict[str, Any] = {"training": {"step": 1, "round": 1}}
@@ -327,10 +362,12 @@ def test_how_the_nodes_of_a_finished_job_ended_is_counted_on_after_their_pods_ar
         assert found.workers == "1/3"
 
 
-LASTING = [row for row in SHOWN if row[0] != "not yet slow"]
+LASTING = {row[0]: row[1] for row in SHOWN if row[0] != "not yet slow"} | {
+    f"{name}, to kstatus": row[0] for name, row in VERDICTS.items()
+}
 
 
-@pytest.mark.parametrize("given", [row[1] for row in LASTING], ids=[row[0] for row in LASTING])
+@pytest.mark.parametrize("given", LASTING.values(), ids=LASTING)
 def test_a_status_that_is_written_is_not_written_again(given: Seen) -> None:
     first = status(given)
     stored = given.job.model_copy(update={"status": ELASTICJOB.convert(_with(given, first)).status})

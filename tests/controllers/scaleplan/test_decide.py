@@ -275,7 +275,8 @@ def test_the_sentence_of_a_failure_says_what_was_missing() -> None:
     waits = job({"worker": role(2, minReplicas=1, maxReplicas=4)}, status={"reason": "Unschedulable"})
     given = seen(up(phase="Scaling", started=LONG_AGO), sizes={"worker": 3}, status=NOT_READY, job_=waits)
     [end] = manifests(decide(given, NOW))
-    (condition,) = end["status"]["conditions"]
+    condition, *progress = end["status"]["conditions"]
+    assert [(each["type"], each["status"]) for each in progress] == [("Ready", "False"), ("Stalled", "True")]
     assert (condition["type"], condition["reason"]) == ("Failed", "Unschedulable")
     assert condition["message"] == (
         "nodes were not ready after 600 s (scalePlanDeadlineSeconds): "

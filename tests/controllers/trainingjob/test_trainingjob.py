@@ -12,9 +12,10 @@ from elasticjob.api.paddle.trainingjob import TRAININGJOB, TrainingJob
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, ElasticJob
 from elasticjob.controllers.elasticjob.decide import decide as decide_job
 from elasticjob.controllers.elasticjob.seen import Seen as SeenOfJob
-from elasticjob.controllers.passes.plan import Apply, Create, Patch, Plan
+from elasticjob.controllers.passes.plan import REFUSED, Apply, Create, Patch, Plan
 from elasticjob.controllers.trainingjob.decide import Seen, decide, elasticjob_for, status_of
 from elasticjob.kube.errors import Invalid
+from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import POD
 from lab.build.jobs import LONG_AGO, NOW, ended, life, master, resource
@@ -121,14 +122,34 @@ def test_a_queue_that_may_not_change_holds_up_no_other_change(
     ],
 )
 def test_what_the_status_says(found: ElasticJob | None, phase: str, reason: str) -> None:
-    status = status_of(Seen(training(), found), Plan())
+    status = status_of(Seen(training(), found), Plan(), NOW)
     observed = 2 if found else None  # another ElasticJob may be there, of an older spec
     assert (status.phase, status.reason, status.observed_generation) == (phase, reason, observed)
 
 
+STALLED = {"type": "Stalled", "status": "True", "reason": "Because", "message": "it failed"}
+STALLED |= {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("found", "plan", "said"),
+    [
+        (None, Plan(), "Creating"),
+        (None, Plan(REFUSED, "spec.image: Required value"), REFUSED),
+        (child("Failed", conditions=[STALLED]), Plan(), "Because"),
+    ],
+)
+def test_kstatus_is_told_what_it_is_told_of_the_elasticjob(
+    found: ElasticJob | None, plan: Plan, said: str
+) -> None:
+    conditions = status_of(Seen(training(), found), plan, NOW).conditions
+    assert {each.reason for each in conditions} == {said}
+    assert is_true(conditions, "Stalled") is (said != "Creating")
+
+
 def test_the_status_of_a_finished_job_stays() -> None:
     job = training(status=DONE)
-    assert status_of(Seen(job, None), Plan()) == job.status
+    assert status_of(Seen(job, None), Plan(), NOW) == job.status
 
 
 @pytest.mark.parametrize("servers", [False, True])
