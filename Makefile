@@ -26,7 +26,7 @@ help: ## this list
 $(VENV)/.ready-%: pyproject.toml hack/setup
 	@hack/setup "$(PYTHON)" "$(VENV)" $*
 
-demo: $(VENV)/.ready-demo ## a whole job on this machine: apply, train, kill, scale, suspend, succeed (about 2 minutes; writes report.html)
+demo: $(VENV)/.ready-demo ## a whole job on this machine: apply, train, kill, scale, suspend, succeed (about 2 minutes; writes report.html; TORCH_INDEX=an index of CPU wheels spares 4 GB)
 	@$(BIN)/elasticjob demo --report report.html
 
 test: $(DEV) ## all tests but stories, and one story of a whole job (about 3 minutes; kubectl is used where it is on PATH)
