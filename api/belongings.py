@@ -58,7 +58,7 @@ Find = Callable[[Kind[Any], str], Awaitable[ObjectMeta]]
 
 
 class Reference(NamedTuple):
-    """A field that names an object of the form that the operator gives."""
+    """A field that names an object."""
 
     path: str
     kind: Kind[Any]
@@ -97,19 +97,29 @@ def _(config: AggregatorConfig) -> Iterator[tuple[str, Any]]:
     yield "spec.aggregator.template", config.spec.aggregator.template
 
 
-def references(path: str, value: Any) -> Iterator[Reference]:
-    """Find the fields below `value` that name an object as the operator names those of a job."""
+def named(
+    path: str, value: Any, fields: Mapping[str, Kind[Any]], *, optional: bool = True
+) -> Iterator[Reference]:
+    """Find the fields below `value` that name an object; not those that are `optional`, if so asked."""
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from references(f"{path}[{index}]", item)
+            yield from named(f"{path}[{index}]", item, fields, optional=optional)
     elif isinstance(value, Mapping):
         for field, item in value.items():
             here = f"{path}.{field}"
-            if kind := FIELDS.get(field):
+            if not optional and isinstance(item, Mapping) and item.get("optional") is True:
+                continue
+            if kind := fields.get(field):
                 for place, name in _names(here, item):
-                    if name.endswith((SUFFIXES[kind], KEYS_SUFFIX)):
-                        yield Reference(place, kind, name)
-            yield from references(here, item)
+                    yield Reference(place, kind, name)
+            yield from named(here, item, fields, optional=optional)
+
+
+def references(path: str, value: Any) -> Iterator[Reference]:
+    """Find the fields below `value` that name an object as the operator names those of a job."""
+    for each in named(path, value, FIELDS):
+        if each.name.endswith((SUFFIXES[each.kind], KEYS_SUFFIX)):
+            yield each
 
 
 def _names(path: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from elasticjob.api.roles import WORKER
 from elasticjob.api.v1alpha1.common import LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, plan_manifest
-from elasticjob.client import errors
+from elasticjob.client import errors, needs
 from elasticjob.client.code import Code, of_function, of_script
 from elasticjob.client.described import Description, about_the_job
 from elasticjob.client.following import follow_cache
@@ -179,6 +179,12 @@ class Client:
     def prepare(self, code: Code, wanted: JobOptions, *, namespace: str = "") -> Objects:
         """Return the objects that `submit` would create. Raises Unusable, Refused."""
         return objects(code, wanted, namespace=self.namespace(namespace), unique=letters())
+
+    async def missing(self, made: Objects) -> builtins.list[str]:
+        """Return a sentence for each thing that a job needs and the cluster lacks, as far as may be read."""
+        job = ELASTICJOB.convert(made.job)
+        there, quotas = await needs.read(self.kube, job)
+        return needs.missing(job, {**there, (CONFIG_MAP, made.code["metadata"]["name"]): True}, quotas)
 
     async def create(self, made: Objects) -> ElasticJob:
         """Create a job and the ConfigMap with its code."""

@@ -204,3 +204,18 @@ async def test_suspended_jobs_are_resumed_and_refused_ones_leave_nothing(
             return ", ".join(job.metadata.name for job in plain.list(labels="none=such"))
 
     assert await asyncio.to_thread(in_a_thread) == ""
+
+
+async def test_submit_says_what_the_cluster_lacks_and_creates_the_job(
+    client: Client, kubeconfig: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print()")
+    asked = ("--queue", "fast", "--gang", "none", "--checkpoint", "results:/results", "--suspend")
+    done = await elasticjob(kubeconfig, "submit", script, "--name", "early", *asked)
+    assert done.exit_code == Exit.DONE
+    assert [line.partition(" is not in")[0] for line in done.stderr.splitlines()] == [
+        "warning: PersistentVolumeClaim results",
+        "warning: LocalQueue fast",
+    ]
+    await client.delete("early")

@@ -142,8 +142,9 @@ def submit(
 ) -> int:
     """Run a training script on a cluster: makes an ElasticJob of it, and sends the script by a ConfigMap.
 
-    Each node runs it under [bold]elasticjob run[/]. The ConfigMap is deleted with the job. After Ctrl-C in
-    --follow the job goes on.
+    Each node runs it under [bold]elasticjob run[/]. The ConfigMap is deleted with the job. What the job needs
+    and the cluster lacks (claims, a priority class, a queue, quota) is told on stderr, and may come later.
+    After Ctrl-C in --follow the job goes on.
 
     Example: [bold]elasticjob submit train.py --workers 1:4 --cpu 2 --memory 4Gi --follow -- --epochs 10[/]
     """
@@ -225,7 +226,10 @@ async def _submit(
     from elasticjob.cli.jobs.table import print_jobs
 
     async with options.client(namespace, kubeconfig, context) as client:
-        job = await client.create(client.prepare(code, wanted))
+        made = client.prepare(code, wanted)
+        for sentence in await client.missing(made):
+            say(f"warning: {sentence}", err=True)
+        job = await client.create(made)
         about = job.metadata
         place = "" if about.namespace == "default" else f" -n {about.namespace}"
         if format is Format.TABLE:
