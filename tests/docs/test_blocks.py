@@ -23,7 +23,10 @@ RUN: Final = {
     ("docs/walkthrough.md", "console"): "tests/docs/test_followed.py",
     ("docs/tutorial.md", "console"): "tests/docs/test_followed.py",
     ("docs/tutorial.md", "python"): "tests/docs/test_followed.py",
+    ("docs/gitops.md", "console"): "tests/docs/test_followed.py",
     ("docs/install.md", "console"): "tests/docs/test_followed.py",
+    ("docs/kueue.md", "console"): "tests/docs/test_followed.py",
+    ("docs/monitoring.md", "console"): "tests/docs/test_followed.py",
     ("docs/framework.md", "python"): "tests/docs/test_framework.py",
     ("docs/framework.md", "yaml"): "tests/docs/test_framework.py",
 }
