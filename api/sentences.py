@@ -14,3 +14,8 @@ def few(parts: Iterable[str], most: int = 3, separator: str = ", ") -> str:
     left = len(shown) - most
     joint = " and" if separator == ", " else f"{separator}and"
     return separator.join(shown[:most]) + (f"{joint} {left} more" if left > 0 else "")
+
+
+def amount(count: int, noun: str) -> str:
+    """Return a number of things: `1 node`, `2 nodes`."""
+    return f"{count} {noun}{'s' * (count != 1)}"

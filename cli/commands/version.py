@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import elasticjob
-from elasticjob.cli.output import Output, hand_over, say
+from elasticjob.cli.output import Output, hand_over_json, say
 from elasticjob.cli.versions import versions
 
 
@@ -22,7 +21,7 @@ def version(
     """
     installed = versions()
     if output is Output.JSON:
-        hand_over(json.dumps(installed | {"folder": str(Path(elasticjob.__file__).parent)}, indent=2))
+        hand_over_json("Version", installed | {"folder": str(Path(elasticjob.__file__).parent)})
         return
     say(
         f"elasticjob {installed['elasticjob']} (commit {installed['commit'][:12]}, "
