@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -23,6 +23,11 @@ TokenFile = Annotated[
     Path | None, typer.Option(help="File with the token for reading, if Brain requires one.")
 ]
 SECONDS = 10.0
+ANSWERS: Final = {
+    401: (Exit.REFUSED, "give --token-file"),
+    404: (Exit.NOT_FOUND, "elasticjob top lists the jobs that it knows"),
+}
+"""Exit codes and next steps for what Brain answers."""
 
 
 def ask_brain(url: str, token_file: Path | None, path: str) -> Any:
@@ -56,10 +61,11 @@ async def _ask(url: str, headers: dict[str, str]) -> Any:
         away = not isinstance(error, TimeoutError)
         why = in_words(error) if away else f"no answer within {SECONDS:g} s"
         step = "give --brain, or kubectl port-forward service/elasticjob-brain 8090"
-        raise Failure(f"Brain at {url} cannot be asked: {why}", next_step=step) from error
+        problem = f"Brain at {url} cannot be asked: {why}"
+        raise Failure(problem, next_step=step, code=Exit.UNREACHABLE) from error
     if answer.status != 200:
-        step = "give --token-file" if answer.status == 401 else "elasticjob top lists the jobs that it knows"
-        raise Failure(f"Brain: {body.get('detail', answer.status)}", next_step=step)
+        code, step = ANSWERS.get(answer.status, (Exit.FAILED, "elasticjob top lists the jobs that it knows"))
+        raise Failure(f"Brain: {body.get('detail', answer.status)}", next_step=step, code=code)
     return body
 
 

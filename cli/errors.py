@@ -6,6 +6,7 @@ or no answer, 5 not in time, 6 refused by the cluster, 130 interrupted.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
@@ -50,6 +51,13 @@ CODES: Final[Mapping[str, Exit]] = {
     "Unusable": Exit.USAGE,
 }
 """Exit codes by the names of classes in elasticjob.client and elasticjob.kube, which stay unimported."""
+
+
+def expected() -> tuple[type[Exception], ...]:
+    """Return the expected error classes, shown without traceback: those that are imported."""
+    roots = {"elasticjob.kube.errors": "KubeError", "elasticjob.client.errors": "ClientError"}
+    loaded = [getattr(sys.modules[name], root) for name, root in roots.items() if name in sys.modules]
+    return (Failure, *loaded)
 
 
 def code_of(error: BaseException) -> Exit:

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from elasticjob.cli.errors import Exit, Failure, code_of
+from elasticjob.cli.errors import Exit, Failure, code_of, expected
 from elasticjob.cli.jobs import completion
 from elasticjob.cli.options import Group
-from elasticjob.cli.output import say
+from elasticjob.cli.output import say_error
+from elasticjob.cli.parsing import Command, Commands
 
 ABOUT = """Elastic distributed training: jobs that survive, grow and shrink while they train.
 
@@ -30,7 +31,7 @@ Start with [bold]elasticjob demo[/]: a whole job on this machine, nothing else n
 explains itself, with an example, under [bold]--help[/].
 """
 
-Command = Callable[..., Any]
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ COMMANDS: tuple[Row, ...] = (
         "elasticjob.cli.commands.jobs.submit:submit",
         "Jobs",
     ),
-    Row("list", "List the jobs of a namespace.", "elasticjob.cli.commands.jobs.listing:list_", "Jobs"),
+    Row("list", "List the jobs of a namespace.", "elasticjob.cli.commands.jobs.listing:get", "Jobs"),
     Row("get", "Show jobs by name.", "elasticjob.cli.commands.jobs.listing:get", "Jobs"),
     Row(
         "describe",
@@ -119,7 +120,7 @@ COMMANDS: tuple[Row, ...] = (
         "elasticjob.cli.commands.dashboard:dashboard",
         "Jobs",
     ),
-    Row("scale", "Change the number of nodes.", "elasticjob.cli.commands.jobs.scale:scale", "Jobs"),
+    Row("scale", "Change the number of nodes.", "elasticjob.cli.commands.jobs.change:scale", "Jobs"),
     Row(
         "suspend",
         "Stop the pods of jobs, until they are resumed.",
@@ -222,11 +223,13 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     """Return the program with every command listed and only the one named by `arguments` loaded."""
     app = typer.Typer(
         name="elasticjob",
+        cls=Commands,
         help=ABOUT,
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
     )
+    app.callback()(root)
     named = next((argument for argument in arguments if not argument.startswith("-")), None)
     for row in COMMANDS:
         loaded, settings = load(row) if row.name == named else placeholder, row.settings
@@ -239,6 +242,7 @@ def application(arguments: Sequence[str]) -> typer.Typer:
         summary = None if row.name == named else row.summary
         app.command(
             row.name,
+            cls=Command,
             help=summary,
             short_help=row.summary,
             rich_help_panel=row.panel,
@@ -247,25 +251,42 @@ def application(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
+def print_version(asked: bool) -> None:
+    """Print the version, and end."""
+    if asked:
+        from elasticjob.cli.commands.version import version
+
+        version()
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=print_version)
+    ] = False,
+) -> None:
+    """Do nothing: a command follows."""
+
+
 def group(group: Group, row: Row) -> typer.Typer:
     """Return a command with all of its own."""
-    app = typer.Typer(help=group.help, no_args_is_help=True, rich_markup_mode="rich")
+    app = typer.Typer(cls=Commands, help=group.help, no_args_is_help=True, rich_markup_mode="rich")
     for name, command in group.commands.items():
-        app.command(name)(guard(command, row))
+        app.command(name, cls=Command)(guard(command, row))
     return app
 
 
-def load(row: Row) -> Command | Group | ModuleNotFoundError:
+def load(row: Row) -> Function | Group | ModuleNotFoundError:
     """Return the function of a command, or the error where its module needs a package that is not there."""
     module, _, name = row.target.partition(":")
     try:
-        loaded: Command | Group = getattr(importlib.import_module(module), name)
+        loaded: Function | Group = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         return error
     return loaded
 
 
-def raising(error: Exception) -> Command:
+def raising(error: Exception) -> Function:
     """Return a command that fails."""
 
     def fails() -> None:
@@ -292,7 +313,7 @@ def placeholder() -> None:
     """A placeholder for a command that was not chosen: it is listed and never called."""
 
 
-def guard(command: Command, row: Row) -> Command:
+def guard(command: Function, row: Row) -> Function:
     """Return `command` with expected errors shown as one line on stderr, and exit codes as in `Exit`.
 
     An integer that the command returns is its exit code. Other exceptions keep their traceback.
@@ -306,7 +327,7 @@ def guard(command: Command, row: Row) -> Command:
             raise typer.Exit(Exit.INTERRUPTED) from None
         except ModuleNotFoundError as error:
             fail(missing_package(row, error))
-        except expected_errors() as error:
+        except expected() as error:
             fail(error)
         raise typer.Exit(code if isinstance(code, int) else Exit.DONE)
 
@@ -315,12 +336,5 @@ def guard(command: Command, row: Row) -> Command:
 
 def fail(error: Exception) -> NoReturn:
     """Show an expected error as one line on stderr, and exit with its code."""
-    say(f"error: {' '.join(str(error).split())}", err=True)
+    say_error(error)
     raise typer.Exit(code_of(error)) from None
-
-
-def expected_errors() -> tuple[type[Exception], ...]:
-    """Return the expected error classes, shown without traceback: those that are imported."""
-    roots = {"elasticjob.kube.errors": "KubeError", "elasticjob.client.errors": "ClientError"}
-    loaded = [getattr(sys.modules[name], root) for name, root in roots.items() if name in sys.modules]
-    return (Failure, *loaded)

@@ -41,5 +41,13 @@ def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
     except SettingsError as error:
         raise Failure(str(error), next_step="write it as JSON", code=Exit.USAGE) from error
     except ValidationError as error:
-        message = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise Failure(message, next_step="correct the flag, or the variable", code=Exit.USAGE) from error
+        message = "; ".join(f"{_origin(kind, each['loc'], given)}: {each['msg']}" for each in error.errors())
+        raise Failure(message, next_step="correct it", code=Exit.USAGE) from error
+
+
+def _origin(kind: type[BaseSettings], field: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
+    """Return the flag that a field comes from, or its variable."""
+    name, *more = map(str, field)
+    variable = kind.model_config.get("env_prefix", "") + name
+    flag = f"--{name.replace('_', '-')}" if given.get(name) is not None else variable.upper()
+    return ".".join([flag, *more])

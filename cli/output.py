@@ -28,6 +28,11 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(as_text(str(text)), err=err, nl=nl)
 
 
+def say_error(error: Exception) -> None:
+    """Tell an expected error as one line on stderr."""
+    say(f"error: {' '.join(str(error).split())}", err=True)
+
+
 def hand_over(text: str, *, nl: bool = True) -> None:
     """Print what programs read, as it is unless a person looks at it."""
     typer.echo(as_text(text) if sys.stdout.isatty() else text, nl=nl)

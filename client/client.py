@@ -33,7 +33,7 @@ from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client as Kube
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.owner import owner_reference
-from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, POD, Event
+from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, NAMESPACE, POD, Event
 
 LETTERS: Final = "".join(sorted(set(string.ascii_lowercase + string.digits) - set("aeiou01l")))
 REQUEST_SECONDS: Final = 15.0
@@ -52,9 +52,11 @@ class Client:
         kubeconfig: Path | str | None = None,
         context: str | None = None,
         tell: Callable[[str], object] | None = None,
+        dry_run: bool = False,
     ) -> None:
         """Methods without a namespace mean this one, else that of the kubeconfig's context.
 
+        With `dry_run` the API server checks each change, and stores none.
         `tell` (by default a warning of the log) is called with a sentence when the API server has been away
         for some seconds while something is waited for, and when it is back.
         """
@@ -62,12 +64,15 @@ class Client:
         self._kubeconfig = kubeconfig
         self._context = context
         self._tell = tell or log.warning
+        self._dry_run = dry_run
         self._kube: Kube | None = None
 
     async def __aenter__(self) -> Self:
         with errors.about("the cluster"):
             found = await config.load(self._kubeconfig, self._context)
-        self._kube = await Kube(found, user_agent="elasticjob-client", timeout=REQUEST_SECONDS).__aenter__()
+        self._kube = await Kube(
+            found, user_agent="elasticjob-client", timeout=REQUEST_SECONDS, dry_run=self._dry_run
+        ).__aenter__()
         return self
 
     async def __aexit__(
@@ -96,8 +101,18 @@ class Client:
     async def manifest(self, name: str, *, namespace: str = "") -> Manifest:
         """Return a job as the API server writes it. Raises NotFound."""
         key = self._key(name, namespace)
-        with errors.about(_of(key)):
-            return await self.kube.get(ELASTICJOB.untyped(), name, key.namespace)
+        try:
+            with errors.about(_of(key)):
+                return await self.kube.get(ELASTICJOB.untyped(), name, key.namespace)
+        except errors.NotFound as error:
+            await self._expect(key.namespace, error)
+            raise
+
+    async def _expect(self, namespace: str, error: errors.NotFound) -> None:
+        """Raise NotFound of the namespace where that is missing, and not only an object of it."""
+        with contextlib.suppress(kube.KubeError):
+            if await self.kube.find(NAMESPACE, namespace) is None:
+                raise errors.no_namespace(namespace) from error
 
     async def list(
         self, *, namespace: str = "", all_namespaces: bool = False, labels: str = ""
@@ -199,7 +214,8 @@ class Client:
                     raise _take(key) from error
                 raise
             owner = {"metadata": {"ownerReferences": [owner_reference(job, ELASTICJOB, controller=False)]}}
-            await self.kube.merge_patch(CONFIG_MAP, code.metadata.name, owner, key.namespace)
+            if not self._dry_run:  # nor is there a ConfigMap, then
+                await self.kube.merge_patch(CONFIG_MAP, code.metadata.name, owner, key.namespace)
         return job
 
     async def _create_code(self, manifest: Manifest, job: Key) -> Any:
@@ -232,13 +248,7 @@ class Client:
                     field="spec.replicaSpecs",
                     next_step=f"its roles are {', '.join(job.spec.roles)}",
                 )
-            if job.status.phase in FINISHED:
-                raise errors.Refused(
-                    f"{_of(key)} has {job.status.phase} and does not start again",
-                    object=_of(key),
-                    field="status.phase",
-                    next_step="submit it again",
-                )
+            _expect_to_go_on(job)
             if wanted.keys() == {WORKER} and not reason:
                 patch = {"spec": {"replicas": wanted[WORKER]}}
                 kind = ELASTICJOB.untyped()
@@ -248,7 +258,10 @@ class Client:
         return await self.get(name, namespace=namespace)
 
     async def suspend(self, name: str, *, namespace: str = "") -> ElasticJob:
-        """Stop the pods of a job; `resume` goes on from its newest checkpoint, or anew without one."""
+        """Stop the pods of a job; `resume` goes on from its newest checkpoint, or anew without one.
+
+        Raises Refused, as `resume`, where the job has ended.
+        """
         return await self._patch(name, namespace, {"suspend": True})
 
     async def resume(self, name: str, *, namespace: str = "") -> ElasticJob:
@@ -258,6 +271,7 @@ class Client:
     async def _patch(self, name: str, namespace: str, spec: Manifest) -> ElasticJob:
         key = self._key(name, namespace)
         with errors.about(_of(key)):
+            _expect_to_go_on(await self.get(name, namespace=namespace))
             return await self.kube.merge_patch(ELASTICJOB, name, {"spec": spec}, key.namespace)
 
     async def delete(self, name: str, *, namespace: str = "") -> None:
@@ -369,6 +383,16 @@ def code_of(
 def letters(count: int = 5) -> str:
     """Return random letters that make a name unique."""
     return "".join(secrets.choice(LETTERS) for _ in range(count))
+
+
+def _expect_to_go_on(job: ElasticJob) -> None:
+    if job.status.phase in FINISHED:
+        raise errors.Refused(
+            f"{_of(job.key)} has {job.status.phase} and does not start again",
+            object=_of(job.key),
+            field="status.phase",
+            next_step="delete it, and create it again",
+        )
 
 
 def _is_reached(wanted: Goal, job: Manifest, key: Key) -> bool:

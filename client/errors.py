@@ -86,9 +86,7 @@ def of(error: kube.KubeError, object: str, missing: str = "") -> ClientError:
         case kube.AlreadyExists():
             return AlreadyThere(f"{object} exists already", object=object)
         case kube.NotFound() if error.details.get("kind") == "namespaces":
-            name = error.details.get("name", "")
-            step = f"create it: kubectl create namespace {name}"
-            return NotFound(f"namespace {name} does not exist", object=f"Namespace {name}", next_step=step)
+            return no_namespace(error.details.get("name", ""))
         case kube.NotFound() if not error.details.get("name"):
             return NotFound(
                 f"{object}: the cluster does not know this kind", object=object, next_step=NOT_INSTALLED
@@ -113,6 +111,12 @@ def of(error: kube.KubeError, object: str, missing: str = "") -> ClientError:
             return Unreachable(
                 f"{object}: {error}", object=object, next_step="try again when the API server answers"
             )
+
+
+def no_namespace(name: str) -> NotFound:
+    """Return the error of a namespace that is missing."""
+    step = f"create it: kubectl create namespace {name}, or give another one with -n"
+    return NotFound(f"namespace {name} does not exist", object=f"Namespace {name}", next_step=step)
 
 
 def _denied(error: kube.Forbidden | kube.Unauthorized, object: str) -> Denied:

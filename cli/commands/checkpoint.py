@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +12,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from elasticjob.api.sentences import amount
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.options import Group
-from elasticjob.cli.output import hand_over, say
+from elasticjob.cli.output import Output, hand_over_json, say
 from elasticjob.trainer.checkpoint.part import Damaged, Newer
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, mixture
 from elasticjob.trainer.torch import exported, saved
@@ -69,11 +69,15 @@ def show(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all bytes of all checkpoints, and compare checksums.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    depth: Annotated[
+        int | None, typer.Option("--depth", min=1, help="Levels of the state that are shown. Default: all.")
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
 ) -> int:
     """Show the checkpoints in a place, and what is in one of them; exit with 1 if one cannot be used.
 
-    Example: [bold]elasticjob checkpoint show /mnt/run --verify[/]
+    Example: [bold]elasticjob checkpoint show /mnt/run --verify --depth 1[/]
     """
     with told_in_a_sentence():
         storage = saved.place(place)
@@ -83,10 +87,10 @@ def show(
         if not seen or (step is not None and step not in {each.step for each in seen}):
             saved.found(place, step)
         if any(each.step == wanted and each.manifest and each.is_usable for each in seen):
-            state = Saved(*saved.found(place, wanted)).described()
+            state = cut(Saved(*saved.found(place, wanted)).described(), depth)
     problem = mixture([each.manifest for each in seen if each.manifest], place)
-    if as_json:
-        hand_over(json.dumps({**as_data(place, seen, wanted, state), "problem": problem}, indent=2))
+    if as_json or output is Output.JSON:
+        hand_over_json("Checkpoints", {**as_data(place, seen, wanted, state), "problem": problem})
     else:
         say("\n".join([*as_text(place, seen, wanted, state), *(["", problem] if problem else [])]))
     return Exit.DONE if not problem and all(each.is_usable for each in seen) else Exit.FAILED
@@ -170,7 +174,7 @@ def as_text(place: str, seen: list[Seen], step: int | None, state: Any) -> Itera
     yield place
     for each in sorted(seen, key=lambda one: one.step):
         count = len(each.manifest.parts) if each.manifest else 0
-        parts = f"  {human_size(each.size):>9}  {count} part{'s' * (count != 1)}" if count else ""
+        parts = f"  {human_size(each.size):>9}  {amount(count, 'part')}" if count else ""
         yield f"  step {each.step}{parts}  {each.condition}" + (f": {each.reason}" if each.reason else "")
     if state is not None:
         yield ""
@@ -190,6 +194,28 @@ def branches(value: Any, indent: str) -> Iterator[str]:
             yield from branches(each, f"{indent}  ")
         else:
             yield f"{indent}{key}: {shorten(repr(each))}"
+
+
+def cut(value: Any, depth: int | None) -> Any:
+    """Return a state of so many levels; what is below is counted."""
+    if depth is None or isinstance(value, Described) or not isinstance(value, (Mapping, list, tuple)):
+        return value
+    if depth == 0:
+        found = [*tensors(value)]
+        return f"{amount(len(found), 'tensor')}, {human_size(sum(each.size for each in found))}"
+    if isinstance(value, Mapping):
+        return {key: cut(each, depth - 1) for key, each in value.items()}
+    return [cut(each, depth - 1) for each in value]
+
+
+def tensors(value: Any) -> Iterator[Described]:
+    """Yield the tensors of a state."""
+    match value:
+        case Described():
+            yield value
+        case Mapping() | list() | tuple():
+            for each in value.values() if isinstance(value, Mapping) else value:
+                yield from tensors(each)
 
 
 def is_short(value: Any) -> bool:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from elasticjob.api.sentences import amount
 from elasticjob.cli.errors import Failure
 from elasticjob.cli.jobs import options
+from elasticjob.cli.jobs.options import Dry, DryRun
 from elasticjob.cli.options import Context, Kubeconfig
 from elasticjob.cli.output import hand_over, say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
+
+NOTHING: Final = "no breaking change"
 
 
 class Format(StrEnum):
@@ -51,6 +55,7 @@ def crds(
         bool,
         typer.Option("--allow-breaking", help="Apply even if stored objects become invalid or lose fields."),
     ] = False,
+    dry_run: DryRun = Dry.NONE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -67,8 +72,8 @@ def crds(
 
     written = manifests(Detail(template))
     if apply:
-        connection = options.client("", kubeconfig, context)
-        options.run(_apply(connection, written, allow_breaking=allow_breaking))
+        connection = options.client("", kubeconfig, context, dry_run)
+        options.run(_apply(connection, written, dry_run, allow_breaking=allow_breaking))
     elif output is Format.JSON:
         hand_over(json.dumps({"apiVersion": "v1", "kind": "List", "items": written}))
     else:
@@ -77,7 +82,9 @@ def crds(
         hand_over(yaml.dump_all(written, Dumper=yaml.CSafeDumper, sort_keys=False, width=120), nl=False)
 
 
-async def _apply(connection: Client, written: list[dict[str, object]], *, allow_breaking: bool) -> None:
+async def _apply(
+    connection: Client, written: list[dict[str, object]], dry_run: Dry, *, allow_breaking: bool
+) -> None:
     """List the changes in the cluster, then apply; Failure if stored objects would become invalid."""
     from elasticjob.client.errors import about
     from elasticjob.kube.crd.installing import install, upgrades
@@ -86,7 +93,8 @@ async def _apply(connection: Client, written: list[dict[str, object]], *, allow_
         with about("CustomResourceDefinitions"):
             pending = await upgrades(client.kube, written)
             for upgrade in pending:
-                say(f"{upgrade.name}: {_news(upgrade.exists, len(upgrade.changes))}")
+                known = amount(len(upgrade.changes), "breaking change") if upgrade.changes else NOTHING
+                say(f"{upgrade.name}: {known if upgrade.exists else 'new'}")
                 for change in upgrade.changes:
                     say(f"  {change.sentence()}")
             if any(upgrade.changes for upgrade in pending) and not allow_breaking:
@@ -94,11 +102,6 @@ async def _apply(connection: Client, written: list[dict[str, object]], *, allow_
                     "objects of this cluster may suffer from the breaking changes above; nothing was applied",
                     next_step="apply with --allow-breaking if they may",
                 )
-            await install(client.kube, written, manager="elasticjob-install")
-    say(f"{len(written)} definitions are applied and served")
-
-
-def _news(exists: bool, count: int) -> str:
-    if not exists:
-        return "new"
-    return {0: "no breaking change", 1: "1 breaking change"}.get(count, f"{count} breaking changes")
+            if dry_run is not Dry.CLIENT:
+                await install(client.kube, written, manager="elasticjob-install")
+    say(f"{amount(len(written), 'definition')} are applied and served{dry_run.remark}")

@@ -13,7 +13,7 @@ from elasticjob.cli.asking import TokenFile, Url, ask_brain, sizes
 from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Name, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
-from elasticjob.cli.output import Output, hand_over, say
+from elasticjob.cli.output import Output, hand_over_json, say
 
 if TYPE_CHECKING:
     from elasticjob.client import Client
@@ -27,9 +27,7 @@ def explain(
     numbers: Annotated[
         bool, typer.Option("--numbers", help="Also show what Brain knew at each decision.")
     ] = False,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="The format of Brain's decisions.")
-    ] = Output.TEXT,
+    output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -42,15 +40,19 @@ def explain(
     if brain:
         _of_brain(job, namespace or "default", brain, token_file, numbers, output)
     else:
-        options.run(_of_cluster(options.client(namespace, kubeconfig, context), job))
+        options.run(_of_cluster(options.client(namespace, kubeconfig, context), job, output))
 
 
-async def _of_cluster(connection: Client, job: str) -> None:
+async def _of_cluster(connection: Client, job: str, output: Output) -> None:
     from elasticjob.client.explained import reasons_in_lines
 
     async with connection as client:
-        for line in reasons_in_lines(await client.describe(job)):
-            say(line)
+        lines = reasons_in_lines(await client.describe(job))
+    if output is Output.JSON:
+        hand_over_json("Explanation", {"lines": lines})
+        return
+    for line in lines:
+        say(line)
 
 
 def _of_brain(
@@ -58,7 +60,7 @@ def _of_brain(
 ) -> None:
     known = ask_brain(brain, token_file, f"/v1/jobs/{namespace}/{job}")
     if output is Output.JSON:
-        hand_over(json.dumps(known["decisions"], indent=2))
+        hand_over_json("Explanation", {"decisions": known["decisions"]})
         return
     if not known["decisions"]:
         say(f"Brain has decided nothing about {namespace}/{job} ({known['phase'] or 'new'}, {known['mode']})")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.options import settings_of
 
 if TYPE_CHECKING:
     from elasticjob.master.scalers.pods import Rules
@@ -61,16 +62,15 @@ def master(
         "kubeconfig": kubeconfig,
     }
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    try:
-        settings = Settings(**{name: value for name, value in given.items() if value is not None})
-    except ValueError as error:  # Pydantic's, which names the field
-        raise Failure(f"the settings are wrong: {error}", code=Exit.USAGE) from error
+    settings = settings_of(Settings, given)
     if not settings.namespace and (why := settings.spec.bounds.problem("nodes")):
         raise Failure(why, next_step="give --nnodes and --node-unit that fit", code=Exit.USAGE)
     try:
         return asyncio.run(run(settings, rules=_rules))
     except ConfigError as error:
-        raise Failure(str(error), next_step="give --kubeconfig, or run without a namespace") from error
+        raise Failure(
+            str(error), next_step="give --kubeconfig, or run without a namespace", code=Exit.UNREACHABLE
+        ) from error
     except FileNotFoundError as error:
         raise Failure(f"{error.filename} does not exist", next_step="give --token-file a file") from error
 

@@ -15,6 +15,7 @@ from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.options import Everywhere, Namespace
 from elasticjob.cli.jobs.table import COLOURS, WIDE, age, console
 from elasticjob.cli.options import Context, Kubeconfig
+from elasticjob.cli.output import Output, hand_over_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,7 @@ def top(
         bool, typer.Option("--all", "-a", help="Also show jobs that have finished.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Print once, and exit.")] = False,
+    output: Annotated[Output, typer.Option("--output", "-o", help="json: once, for programs.")] = Output.TEXT,
     brain: Url = "",
     token_file: TokenFile = None,
     kubeconfig: Kubeconfig = None,
@@ -49,21 +51,28 @@ def top(
     screen = console()
     once = once or not screen.is_terminal
     if brain:
-        _of_brain(screen, brain, token_file, everything, once)
+        _of_brain(screen, brain, token_file, everything, once, output)
     else:
         client = options.client(namespace, kubeconfig, context)
-        options.run(_of_cluster(screen, client, everywhere, everything, once))
+        options.run(_of_cluster(screen, client, everywhere, everything, once, output))
 
 
-def _of_brain(screen: Console, brain: str, token_file: Any, everything: bool, once: bool) -> None:
+def _of_brain(
+    screen: Console, brain: str, token_file: Any, everything: bool, once: bool, output: Output
+) -> None:
     from rich.live import Live
 
     path = "/v1/jobs" if everything else "/v1/jobs?running"
 
-    def seen() -> Table:
-        jobs = ask_brain(brain, token_file, path)["jobs"]
-        return fitting(jobs, datetime.now(UTC), screen)
+    def asked() -> list[Status]:
+        return list(ask_brain(brain, token_file, path)["jobs"])
 
+    def seen() -> Table:
+        return fitting(asked(), datetime.now(UTC), screen)
+
+    if output is Output.JSON:
+        hand_over_json("JobList", {"jobs": asked()})
+        return
     if once:
         screen.print(seen())
         return
@@ -74,13 +83,16 @@ def _of_brain(screen: Console, brain: str, token_file: Any, everything: bool, on
 
 
 async def _of_cluster(
-    screen: Console, connection: Client, everywhere: bool, everything: bool, once: bool
+    screen: Console, connection: Client, everywhere: bool, everything: bool, once: bool, output: Output
 ) -> None:
     from rich.live import Live
 
     async with connection as client:
-        if once:
+        if once or output is Output.JSON:
             found = await client.manifests(all_namespaces=everywhere)
+            if output is Output.JSON:
+                hand_over_json("JobList", {"jobs": _chosen(found, everything)})
+                return
             screen.print(_show(found, screen, everywhere, everything))
             return
         with Live(console=screen, auto_refresh=False) as live:
@@ -89,13 +101,16 @@ async def _of_cluster(
                     live.update(_show(found, screen, everywhere, everything), refresh=True)
 
 
-def _show(jobs: Iterable[Manifest], screen: Console, everywhere: bool, everything: bool) -> Table:
+def _chosen(jobs: Iterable[Manifest], everything: bool) -> list[Status]:
     known = [in_brains_words(job) for job in jobs]
-    chosen = [job for job in known if everything or job["phase"] not in ("Succeeded", "Failed")]
+    return [job for job in known if everything or job["phase"] not in ("Succeeded", "Failed")]
+
+
+def _show(jobs: Iterable[Manifest], screen: Console, everywhere: bool, everything: bool) -> Table:
     columns = (
         OF_CLUSTER if everywhere else {name: OF_CLUSTER[name] for name in OF_CLUSTER if name != "NAMESPACE"}
     )
-    return fitting(chosen, datetime.now(UTC), screen, columns)
+    return fitting(_chosen(jobs, everything), datetime.now(UTC), screen, columns)
 
 
 def in_brains_words(job: Manifest) -> Status:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import signal
 import tempfile
@@ -25,7 +24,7 @@ from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.cli.demo.screen import COLOURS, Lines, Scene, screen
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop.laptop import Laptop, laptop
-from elasticjob.cli.output import Output
+from elasticjob.cli.output import Output, hand_over_json
 from elasticjob.cli.report.page import Setting, outcome, page, picture
 from elasticjob.cli.report.plot import draw
 from elasticjob.cli.story.acts import STORY
@@ -187,7 +186,7 @@ def write_report(options: Options, result: Result, example: Example) -> None:
 def announce(result: Result, options: Options, console: Console) -> None:
     """Print the timeline and, as the last line, what came out; or all of it as JSON on stdout."""
     if options.output is Output.JSON:
-        print(json.dumps(as_json(result, options.report), indent=2, ensure_ascii=False), flush=True)
+        hand_over_json("DemoReport", as_json(result, options.report))
         return
     console.print()
     console.print(table(result))

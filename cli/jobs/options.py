@@ -26,8 +26,12 @@ UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Name = Annotated[str, typer.Argument(help="The name of the job.", autocompletion=jobs, show_default=False)]
 Names = Annotated[
-    list[str], typer.Argument(help="The names of jobs.", autocompletion=jobs, show_default=False)
+    list[str] | None, typer.Argument(help="The names of jobs.", autocompletion=jobs, show_default=False)
 ]
+Selector = Annotated[
+    str, typer.Option("--selector", "-l", help="The jobs with these labels: team=vision,stage!=test.")
+]
+IgnoreNotFound = Annotated[bool, typer.Option("--ignore-not-found", help="A job that is gone is no error.")]
 Namespace = Annotated[
     str,
     typer.Option(
@@ -39,6 +43,19 @@ Namespace = Annotated[
     ),
 ]
 Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="The jobs of all namespaces.")]
+
+
+class Dry(StrEnum):
+    """Who looks at a change that is not made."""
+
+    NONE = "none"
+    CLIENT = "client"
+    SERVER = "server"
+
+    @property
+    def remark(self) -> str:
+        """What is said after what would have been done."""
+        return {Dry.NONE: "", Dry.CLIENT: " (dry run)", Dry.SERVER: " (server dry run)"}[self]
 
 
 class Format(StrEnum):
@@ -54,34 +71,39 @@ class Format(StrEnum):
 Timeout = Annotated[
     str, typer.Option(help="How long it waits at most: 90s, 5m or 2h.", show_default="without end")
 ]
+DryRun = Annotated[
+    Dry,
+    typer.Option("--dry-run", help="Change nothing, and say what would be: server asks the API server, too."),
+]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has happened.")]
 Formatted = Annotated[Format, typer.Option("--output", "-o", help="The output format.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on with each change, until Ctrl-C.")]
 
 
-def client(namespace: str, kubeconfig: Path | None, context: str | None) -> Client:
+def client(namespace: str, kubeconfig: Path | None, context: str | None, dry_run: Dry = Dry.NONE) -> Client:
     """Return the client that the options mean, not open yet; it says on stderr that a server is away."""
     from elasticjob.client import Client
 
     def tell(sentence: str) -> None:
         say(sentence, err=True)
 
-    return Client(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
+    dry = dry_run is not Dry.NONE
+    return Client(namespace, kubeconfig=kubeconfig, context=context, tell=tell, dry_run=dry)
 
 
-def seconds(text: str) -> float | None:
+def seconds(text: str, flag: str = "--timeout") -> float | None:
     """Return a duration in seconds; None for "". Raises Failure."""
     if not text:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if found is None:
-        raise Failure(f"{text!r} is no duration", next_step="write 90s, 5m or 2h", code=Exit.USAGE)
+        raise Failure(f"{flag} {text!r} is no duration", next_step="write 90s, 5m or 2h", code=Exit.USAGE)
     return float(found.group(1)) * UNITS[found.group(2)]
 
 
-def whole_seconds(text: str) -> int | None:
+def whole_seconds(text: str, flag: str) -> int | None:
     """Return the same in whole seconds."""
-    found = seconds(text)
+    found = seconds(text, flag)
     return None if found is None else round(found)
 
 

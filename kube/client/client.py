@@ -13,6 +13,7 @@ import builtins
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -104,8 +105,11 @@ class Client:
         metrics: Metrics | None = None,
         user_agent: str = "elasticjob-kube",
         timeout: float = TOTAL_TIMEOUT,
+        dry_run: bool = False,
     ) -> None:
+        """With `dry_run`, the server checks each write, answers as it would, and stores nothing."""
         self.config = config
+        self.dry_run = dry_run
         self.clock: Clock = clock or SystemClock()
         self._transport = Transport(config, self.clock, metrics, user_agent, timeout)
         self._limit = timeout
@@ -209,7 +213,8 @@ class Client:
         call = Call(
             "POST",
             _path(kind, namespace, name, subresource),
-            body=msgspec.json.encode(manifest),
+            _dry(self.dry_run),
+            msgspec.json.encode(manifest),
             repeatable=False,
         )
         return _as(Manifest, call, await self._transport.send(call))
@@ -312,6 +317,8 @@ class Client:
             options["preconditions"] = held
         if grace is not None:
             options["gracePeriodSeconds"] = grace
+        if self.dry_run:
+            options["dryRun"] = ["All"]
         call = Call("DELETE", _path(kind, namespace, name), {}, msgspec.json.encode(options))
         key = Key((namespace or "") if kind.namespaced else "", name)
         try:
@@ -320,6 +327,8 @@ class Client:
             if uid is not None:
                 writes.note(writes.Written(kind, key, gone=uid))
         else:
+            if self.dry_run:
+                return
             _note_deletion(kind, key, _as_object(_Answer, call, body))
 
     # streams
@@ -379,6 +388,7 @@ class Client:
         return await self._transport.send(Call(method, path, params, body, repeatable=method != "POST"))
 
     async def _write(self, kind: Kind[T], call: Call) -> T:
+        call = replace(call, params={**call.params, **_dry(self.dry_run)})
         body = await self._transport.send(call)
         answer = _as_object(_Answer, call, body)
         if "dryRun" not in call.params:

@@ -92,7 +92,7 @@ async def install(client: Client, manifests: Sequence[Manifest], manager: str) -
     for manifest in manifests:
         size_problem(manifest)
         await client.apply(_CRD, manifest, manager=manager)
-    for manifest in manifests:
+    for manifest in () if client.dry_run else manifests:
         await _wait_for_discovery(client, manifest)
 
 

@@ -82,7 +82,7 @@ def test_a_pipe_gets_the_jobs_once_and_whole(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("words", [["top", "--once"], ["explain", "digits"]])
 def test_a_brain_that_is_away_is_named(words: list[str]) -> None:
     result = invoke(*words, "--brain", "http://127.0.0.1:9")
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert "Brain at http://127.0.0.1:9/v1/jobs" in result.stderr
     assert "port-forward" in result.stderr
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from elasticjob.cli.errors import Exit
 from elasticjob.cli.jobs import options
-from elasticjob.cli.jobs.options import Names, Namespace
+from elasticjob.cli.jobs.options import Names, Namespace, Selector
+from elasticjob.cli.jobs.several import Several
 from elasticjob.cli.options import Context, Kubeconfig
 from elasticjob.cli.output import say
 
@@ -14,16 +16,24 @@ if TYPE_CHECKING:
 
 
 def describe(
-    names: Names, namespace: Namespace = "", kubeconfig: Kubeconfig = None, context: Context = None
-) -> None:
+    names: Names = None,
+    namespace: Namespace = "",
+    selector: Selector = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> int:
     """Show what a job consists of: training, roles, conditions, ScalePlans, pods, events.
 
     Example: [bold]elasticjob describe digits -n team[/]
     """
-    options.run(_describe(options.client(namespace, kubeconfig, context), names))
+    several = Several(names, selector)
+    return options.run(_describe(options.client(namespace, kubeconfig, context), several))
 
 
-async def _describe(connection: Client, names: list[str]) -> None:
+async def _describe(connection: Client, several: Several) -> Exit:
     async with connection as client:
-        for number, name in enumerate(names):
-            say(("\n" if number else "") + (await client.describe(name)).text)
+        for number, name in enumerate(await several.find(client)):
+            with several.trying(name):
+                text = (await client.describe(name)).text
+                say(f"\n{text}" if number else text)
+    return several.code("are described")

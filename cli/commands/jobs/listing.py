@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.jobs import options
-from elasticjob.cli.jobs.options import Everywhere, Format, Formatted, Names, Namespace, Watch
+from elasticjob.cli.jobs.options import (
+    Everywhere,
+    Format,
+    Formatted,
+    IgnoreNotFound,
+    Names,
+    Namespace,
+    Selector,
+    Watch,
+)
+from elasticjob.cli.jobs.several import Several
 from elasticjob.cli.options import Context, Kubeconfig
 from elasticjob.cli.output import hand_over, say
 
@@ -19,63 +28,61 @@ if TYPE_CHECKING:
     from elasticjob.kube.objects.kinds import Manifest
 
 
-def list_(
+def get(
+    names: Names = None,
     namespace: Namespace = "",
     everywhere: Everywhere = False,
-    selector: Annotated[
-        str, typer.Option("--selector", "-l", help="Only jobs with these labels: team=vision,stage!=test.")
-    ] = "",
+    selector: Selector = "",
     output: Formatted = Format.TABLE,
     watch: Watch = False,
+    ignore_not_found: IgnoreNotFound = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-) -> None:
-    """List the jobs of a namespace.
+) -> int:
+    """Show jobs: those named, or all of a namespace. `list` and `get` are the same command.
 
-    Example: [bold]elasticjob list -A -o wide[/]; [bold]elasticjob list --watch[/] prints each change.
+    Example: [bold]elasticjob list -A -o wide[/]; [bold]elasticjob get digits -o yaml[/];
+    [bold]elasticjob list --watch[/] prints each change.
     """
-    options.run(_list(options.client(namespace, kubeconfig, context), everywhere, selector, output, watch))
+    connection = options.client(namespace, kubeconfig, context)
+    if not names:
+        return options.run(_list(connection, everywhere, selector, output, watch))
+    if everywhere:
+        step = "give a namespace by -n, or leave the names out"
+        raise Failure("--all-namespaces does not go with names", next_step=step, code=Exit.USAGE)
+    several = Several(names, selector, ignore_not_found=ignore_not_found)
+    return options.run(_get(connection, several, output, watch))
 
 
-async def _list(connection: Client, everywhere: bool, labels: str, format: Format, watch: bool) -> None:
+async def _list(connection: Client, everywhere: bool, labels: str, format: Format, watch: bool) -> Exit:
     from elasticjob.cli.jobs.table import print_jobs
 
     async with connection as client:
         if watch:
             await _watch(client.follow_all(all_namespaces=everywhere, labels=labels), format, everywhere)
-            return
+            return Exit.DONE
         found = await client.manifests(all_namespaces=everywhere, labels=labels)
-        if not found and format in (Format.TABLE, Format.WIDE):
+        if found or format not in (Format.TABLE, Format.WIDE):
+            print_jobs(found, format, everywhere=everywhere)
+        else:
             where = "any namespace" if everywhere else f"namespace {client.namespace()}"
             say(f"no jobs in {where}", err=True)
-            return
-        print_jobs(found, format, everywhere=everywhere)
+    return Exit.DONE
 
 
-def get(
-    names: Names,
-    namespace: Namespace = "",
-    output: Formatted = Format.TABLE,
-    watch: Watch = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-) -> None:
-    """Show jobs by name.
-
-    Example: [bold]elasticjob get digits -o yaml[/]
-    """
-    options.run(_get(options.client(namespace, kubeconfig, context), names, output, watch))
-
-
-async def _get(connection: Client, names: Sequence[str], format: Format, watch: bool) -> None:
+async def _get(connection: Client, several: Several, format: Format, watch: bool) -> Exit:
     from elasticjob.cli.jobs.table import print_jobs
 
     async with connection as client:
-        found = [await client.manifest(name) for name in names]
-        if watch:
-            await _watch(_of(client, names), format, False)
-        else:
-            print_jobs(found, format, single=len(found) == 1)
+        found = []
+        for name in await several.find(client):
+            with several.trying(name):
+                found.append(await client.manifest(name))
+        if found and watch:
+            await _watch(_of(client, several.left), format, False)
+        elif found:
+            print_jobs(found, format, single=len(several.names) == 1)
+    return several.code("are shown")
 
 
 async def _of(client: Client, names: Sequence[str]) -> AsyncIterator[list[Manifest]]:

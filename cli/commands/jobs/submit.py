@@ -9,7 +9,7 @@ import typer
 
 from elasticjob.cli.errors import Exit
 from elasticjob.cli.jobs import options
-from elasticjob.cli.jobs.options import Format, Namespace
+from elasticjob.cli.jobs.options import Dry, Format, Namespace
 from elasticjob.cli.options import Context, Kubeconfig
 from elasticjob.cli.output import hand_over, say
 
@@ -131,8 +131,9 @@ def submit(
         typer.Option("--follow", "-f", help="Show what happens until the job ends; exit code 1 if it fails."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the objects, and create nothing.")
-    ] = False,
+        Dry,
+        typer.Option("--dry-run", help="Create nothing: print the objects (client), or the job (server)."),
+    ] = Dry.NONE,
     output: Annotated[
         Format,
         typer.Option("--output", "-o", help="How: yaml, json or name; of what --dry-run prints, or created."),
@@ -167,17 +168,17 @@ def submit(
         gang=gang,
         priority_class=priority_class,
         restarts=restarts,
-        deadline_seconds=options.whole_seconds(deadline),
-        ttl_seconds=options.whole_seconds(ttl),
+        deadline_seconds=options.whole_seconds(deadline, "--deadline"),
+        ttl_seconds=options.whole_seconds(ttl, "--ttl"),
         labels=options.pairs("--label", label or ()),
         suspend=suspend,
     )
     if warning := meant_otherwise(wanted):
         say(f"warning: {warning} (--gang)", err=True)
-    if dry_run:
+    if dry_run is Dry.CLIENT:
         options.run(_print(code, wanted, namespace, output, kubeconfig, context))
         return Exit.DONE
-    return options.run(_submit(code, wanted, namespace, output, follow, kubeconfig, context))
+    return options.run(_submit(code, wanted, namespace, output, dry_run, follow, kubeconfig, context))
 
 
 async def _print(
@@ -217,6 +218,7 @@ async def _submit(
     wanted: JobOptions,
     namespace: str,
     format: Format,
+    dry_run: Dry,
     follow: bool,
     kubeconfig: Path | None,
     context: str | None,
@@ -225,7 +227,7 @@ async def _submit(
     from elasticjob.cli.jobs.following import follow_logs
     from elasticjob.cli.jobs.table import print_jobs
 
-    async with options.client(namespace, kubeconfig, context) as client:
+    async with options.client(namespace, kubeconfig, context, dry_run) as client:
         made = client.prepare(code, wanted)
         for sentence in await client.missing(made):
             say(f"warning: {sentence}", err=True)
@@ -233,11 +235,14 @@ async def _submit(
         about = job.metadata
         place = "" if about.namespace == "default" else f" -n {about.namespace}"
         if format is Format.TABLE:
-            say(f"ElasticJob {about.name} is created in namespace {about.namespace}")
+            say(f"ElasticJob {about.name} is created in namespace {about.namespace}{dry_run.remark}")
+        elif dry_run is Dry.SERVER:
+            made = job.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            print_jobs([made], format, single=True)
         else:
             print_jobs([await client.manifest(about.name)], format, single=True)
-        if not follow:
-            if format is Format.TABLE:
+        if not follow or dry_run is Dry.SERVER:
+            if format is Format.TABLE and dry_run is Dry.NONE:
                 say(f"follow it: elasticjob logs {about.name}{place} --follow")
             return Exit.DONE
         come_back = f"elasticjob logs {about.name}{place} --follow"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Any
 
 import pytest
 import typer
 
-from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobStatus, Phase
-from elasticjob.cli.commands.jobs.change import _resume, _suspend
-from elasticjob.cli.errors import Failure
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.cli.commands.jobs.change import names_and_sizes, suspend
+from elasticjob.cli.errors import Exit, Failure
+from elasticjob.cli.jobs import options
 
 
 class Jobs:
     """A client of one job."""
 
-    def __init__(self, **training: int) -> None:
+    def __init__(self, training: dict[str, int]) -> None:
         given = {"metadata": {"name": "line"}, "spec": {}, "status": {"training": training}}
         self.job = ElasticJob.model_validate(given)
         self.suspended = False
@@ -33,20 +33,6 @@ class Jobs:
 
     async def suspend(self, name: str) -> None:
         self.suspended = True
-
-    async def resume(self, name: str) -> None:
-        raise AssertionError(name)
-
-
-@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_job_that_has_ended_is_not_suspended_or_resumed(phase: str) -> None:
-    jobs: Any = Jobs()
-    jobs.job = jobs.job.model_copy(update={"status": ElasticJobStatus(phase=Phase(phase))})
-    with pytest.raises(Failure, match=rf"line has ended \({phase}\), and nothing was suspended"):
-        asyncio.run(_suspend(jobs, ["line"], yes=True, wait=False, timeout=None))
-    with pytest.raises(Failure, match=rf"line has ended \({phase}\), and nothing was resumed"):
-        asyncio.run(_resume(jobs, ["line"], wait=False, timeout=None))
-    assert not jobs.suspended
 
 
 @pytest.mark.parametrize(
@@ -69,7 +55,7 @@ def test_it_asks_where_steps_would_be_lost(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    jobs: Any = Jobs(**training)
+    jobs: Any = Jobs(training)
     asked: list[str] = []
 
     def confirm(question: str) -> bool | None:
@@ -78,10 +64,32 @@ def test_it_asks_where_steps_would_be_lost(
 
     monkeypatch.setattr(sys.stdin, "isatty", lambda: terminal)
     monkeypatch.setattr(typer, "confirm", confirm)
+    monkeypatch.setattr(options, "client", lambda *_: jobs)
     if suspended:
-        asyncio.run(_suspend(jobs, ["line"], yes, wait=False, timeout=None))
+        assert suspend(["line"], yes=yes) is Exit.DONE
     else:
         with pytest.raises(Failure, match="nothing was suspended"):
-            asyncio.run(_suspend(jobs, ["line"], yes, wait=False, timeout=None))
+            suspend(["line"], yes=yes)
     assert (jobs.suspended, bool(asked)) == (suspended, answer is not None)
     assert ("142 steps are lost" in capsys.readouterr().err) is (training == {"step": 142})
+
+
+@pytest.mark.parametrize(
+    ("words", "names", "sizes"),
+    [
+        ("a 3", ["a"], {"worker": 3}),
+        ("a b 3", ["a", "b"], {"worker": 3}),
+        ("ads worker=4 ps=2", ["ads"], {"worker": 4, "ps": 2}),
+        ("3 4", ["3"], {"worker": 4}),  # a name may be a number
+    ],
+)
+def test_sizes_stand_behind_names_of_jobs(words: str, names: list[str], sizes: dict[str, int]) -> None:
+    assert names_and_sizes(words.split()) == (names, sizes)
+    assert names_and_sizes(words.split()[len(names) :], selected=True) == ([], sizes)
+
+
+@pytest.mark.parametrize("words", ["a many", "a ps=", "a -1", "a ps=-1", "a 3 b", "3"])
+def test_what_is_no_size_is_named(words: str) -> None:
+    with pytest.raises(Failure, match="is no size; write NAME 3, or NAME ps=2") as raised:
+        names_and_sizes(words.split())
+    assert raised.value.code is Exit.USAGE

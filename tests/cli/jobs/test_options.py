@@ -10,7 +10,6 @@ import pytest
 import typer
 
 from elasticjob.cli import errors
-from elasticjob.cli.commands.jobs.scale import size
 from elasticjob.cli.errors import Exit, Failure, code_of
 from elasticjob.cli.jobs import completion, options, table
 from elasticjob.cli.jobs.following import LastReport, report_end
@@ -64,13 +63,6 @@ def test_pairs_have_names_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (["HERE"], ["=b"], [""]):
         with pytest.raises(Failure, match="write --label NAME=VALUE"):
             options.pairs("--label", words)
-
-
-def test_a_size_is_of_workers_unless_it_names_a_role() -> None:
-    assert (size("3"), size("ps=2")) == (("worker", 3), ("ps", 2))
-    for text in ("many", "ps=", "-1", "ps=-1"):
-        with pytest.raises(Failure, match="is no size; write 3, or ps=2"):
-            size(text)
 
 
 @pytest.mark.parametrize(
