@@ -53,11 +53,24 @@ CODES: Final[Mapping[str, Exit]] = {
 """Exit codes by the names of classes in elasticjob.client and elasticjob.kube, which stay unimported."""
 
 
+FLAGS: Final[Mapping[str, str]] = {
+    **{name: f"--{name}" for name in ("files", "for", "namespace", "workers")},
+    "volumes": "--volume or --checkpoint",
+}
+"""Of fields that the client names in its own words."""
+
+
 def expected() -> tuple[type[Exception], ...]:
     """Return the expected error classes, shown without traceback: those that are imported."""
     roots = {"elasticjob.kube.errors": "KubeError", "elasticjob.client.errors": "ClientError"}
     loaded = [getattr(sys.modules[name], root) for name, root in roots.items() if name in sys.modules]
     return (Failure, *loaded)
+
+
+def sentence(error: Exception) -> str:
+    """Return an expected error as one line, which begins with the flag that was wrong."""
+    flag = FLAGS.get(getattr(error, "field", "")) if code_of(error) is Exit.USAGE else None
+    return f"{flag}: " * bool(flag) + " ".join(str(error).split())
 
 
 def code_of(error: BaseException) -> Exit:

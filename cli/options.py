@@ -20,6 +20,9 @@ Kubeconfig = Annotated[
     Path | None,
     typer.Option(help="The kubeconfig. Default: KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount."),
 ]
+ListenPort = Annotated[
+    int | None, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0 for any.")
+]
 Context = Annotated[str | None, typer.Option(help="The context of the kubeconfig. Default: the current one.")]
 
 

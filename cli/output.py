@@ -11,6 +11,7 @@ from typing import Any, Final
 import typer
 
 from elasticjob.api.escapes import as_text
+from elasticjob.cli.errors import sentence
 
 API_VERSION: Final = "cli.elastic.iml.github.io/v1"
 """Of the JSON that commands print where it is no object of Kubernetes: fields are added, never changed."""
@@ -30,7 +31,7 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
 
 def say_error(error: Exception) -> None:
     """Tell an expected error as one line on stderr."""
-    say(f"error: {' '.join(str(error).split())}", err=True)
+    say(f"error: {sentence(error)}", err=True)
 
 
 def hand_over(text: str, *, nl: bool = True) -> None:

@@ -31,7 +31,7 @@ from elasticjob.kube import errors as kube
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client import config
 from elasticjob.kube.client.client import Client as Kube
-from elasticjob.kube.objects.kinds import Key, Manifest
+from elasticjob.kube.objects.kinds import UNSAFE, Key, Manifest
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, EVENT, NAMESPACE, POD, Event
 
@@ -90,7 +90,9 @@ class Client:
 
     def namespace(self, given: str = "") -> str:
         """Return the namespace that is meant where one is given, or none."""
-        return given or self._namespace or self.kube.config.namespace
+        found = given or self._namespace or self.kube.config.namespace
+        key_of(found, "any")
+        return found
 
     # reading
 
@@ -348,7 +350,7 @@ class Client:
 def key_of(namespace: str, name: str) -> Key:
     """Return the key of a job. Raises Unusable for names that would be another address of the API server."""
     for what, text in (("namespace", namespace), ("job", name)):
-        if text in ("", ".", "..") or "/" in text:
+        if not text or UNSAFE.search(text):
             step = "elasticjob list shows the jobs of a namespace"
             raise errors.Unusable(f"{text!r} is no name of a {what}", field=what, next_step=step)
     return Key(namespace, name)

@@ -105,7 +105,7 @@ def of(error: kube.KubeError, object: str, missing: str = "") -> ClientError:
             why = str(error)[:300]
             return ClientError(f"{object}: {why}", object=object, next_step=OTHER_VERSION)
         case kube.ConfigError():
-            step = "log in again, give --kubeconfig, or set KUBECONFIG"
+            step = "log in again, give another --context, give --kubeconfig, or set KUBECONFIG"
             return Unreachable(str(error), object=object, next_step=step)
         case _:
             return Unreachable(

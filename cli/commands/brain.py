@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.options import Context, Kubeconfig, settings_of
+from elasticjob.cli.options import Context, Kubeconfig, ListenPort, settings_of
 
 
 def brain(
@@ -26,7 +26,7 @@ def brain(
         typer.Option("--cluster/--no-cluster", help="Watch the cluster, and write ScalePlans for its jobs."),
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
+    port: ListenPort = None,
     key_file: Annotated[
         Path | None, typer.Option(help="File with the key that signs the tokens of masters.")
     ] = None,

@@ -64,7 +64,9 @@ def devcluster(
             help="Capacity of each node: cpu=8, memory=16Gi, nvidia.com/gpu=2 (GPUs are simulated)."
         ),
     ] = None,
-    port: Annotated[int, typer.Option(help="Port of the API server.", show_default="any free port")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the API server.", show_default="any free port")
+    ] = 0,
     rbac: Annotated[
         bool,
         typer.Option("--rbac", help="Enforce RBAC, as on a real cluster."),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.options import Context, Kubeconfig, settings_of
+from elasticjob.cli.options import Context, Kubeconfig, ListenPort, settings_of
 
 
 def di_server(
@@ -19,7 +19,7 @@ def di_server(
         str | None, typer.Option("--namespace", "-n", help="Watch this namespace only.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
+    port: ListenPort = None,
     url: Annotated[str | None, typer.Option(help="The URL at which new pods reach di-server.")] = None,
     key_file: Annotated[
         Path | None, typer.Option(help="File with the key that signs the tokens of jobs.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elasticjob.cli.errors import Exit, Failure
-from elasticjob.cli.options import settings_of
+from elasticjob.cli.options import ListenPort, settings_of
 
 if TYPE_CHECKING:
     from elasticjob.master.scalers.pods import Rules
@@ -24,7 +24,7 @@ def master(
         int | None, typer.Option(help="Outside of a cluster: the number of nodes is a multiple of this.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 for any.")] = None,
+    port: ListenPort = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File with the job's token. Default: a new token, which is printed.")
     ] = None,

@@ -26,7 +26,9 @@ def operator(
     ] = None,
     webhooks: Annotated[bool | None, typer.Option(help="Serve admission webhooks.")] = None,
     webhook_host: Annotated[str | None, typer.Option(help="The address on which webhooks listen.")] = None,
-    webhook_port: Annotated[int | None, typer.Option(help="The port on which webhooks listen.")] = None,
+    webhook_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port on which webhooks listen.")
+    ] = None,
     install: Annotated[
         bool | None,
         typer.Option("--install/--no-install", help="Apply the CRDs before the controllers start."),
