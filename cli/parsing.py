@@ -24,11 +24,15 @@ METAVARS: Final[Mapping[str, str]] = {
     "from_cluster": "KIND/NAME",
     "job": "NAME",
     "names": "NAME",
+    "nproc_per_node": "N|auto|cpu|gpu",
     "out": "OUT",
     "place": "FOLDER|URL",
     "rdzv_conf": "KEY=VALUE,…",
+    "redirects": "MODE",
     "script": "SCRIPT",
     "selector": "LABELS",
+    "signals_to_handle": "SIGNALS",
+    "tee": "MODE",
     "until": "WHAT",
     "words": "NAME… SIZE",
 }
@@ -78,4 +82,4 @@ def metavar(name: str, kind: Any) -> str:
         return "|".join(kind)
     if kind is bool:
         return ""
-    return METAVARS.get(name) or {Path: "FILE", int: "N"}.get(kind, name.upper())
+    return METAVARS.get(name) or {Path: "FILE", int: "N"}.get(kind, name.rpartition("_")[2].upper())

@@ -18,6 +18,7 @@ from typing import Annotated
 
 import typer
 
+from elasticjob.api.sentences import amount
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import kept_running, operator_of
@@ -173,9 +174,8 @@ async def serve(settings: Settings, state: Path) -> int:
 
 def directions(cluster: DevCluster, nodes: int) -> str:
     """Instructions for using the cluster from another terminal."""
-    count = "1 node" if nodes == 1 else f"{nodes} nodes"
     return (
-        f"Kubernetes is up at {cluster.url}, {count}. In another terminal:\n\n"
+        f"Kubernetes is up at {cluster.url}, {amount(nodes, 'node')}. In another terminal:\n\n"
         f"    export KUBECONFIG={cluster.kubeconfig}\n"
         f"    kubectl get pods --watch\n\n"
         f"Files of pods are in {cluster.state}. Ctrl-C ends the cluster and everything that runs in it."

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from elasticjob.api.readings import after, moment, number
+from elasticjob.api.sentences import amount
 from elasticjob.controllers.kueue.demand import (
     CLASS,
     SLICE,
@@ -390,7 +391,9 @@ def _pause(base: Workload, evicted: Iterable[Workload], now: datetime) -> Iterat
     elif _held_for(base, now) <= timedelta(0):  # else it was counted with another slice of that try
         tries = number(base.metadata.annotations.get(TRIES)) + 1
         calm = min(WITHDRAWN * 2 ** min(tries - 1, 6), LONGEST)
-        sentence = f"pods of slices were not ready in time, {tries} times: no growth for {calm.seconds} s"
+        sentence = (
+            f"pods of slices were not ready in time, {amount(tries, 'time')}: no growth for {calm.seconds} s"
+        )
         yield Step((_holds(base, now, calm, tries),), Note("SlicesNotReady", sentence, warning=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from elasticjob.api.sentences import amount
 from elasticjob.controllers.kueue.demand import QueueRequest
 from elasticjob.controllers.kueue.reclaim import CANNOT
 from elasticjob.controllers.kueue.workload import ADMITTED, EVICTED, QUOTA_RESERVED, REQUEUED, Workload
@@ -66,6 +67,6 @@ def _admitted(
         counts.append(f"{role.name} {have}{short}{more}")
     where = base.status.admission.cluster_queue if base.status.admission else ""
     leaving = sum(1 for each in mine if each.leaving and is_true(each.status.conditions, ADMITTED))
-    going = f"; {leaving} slices are given back" if leaving else ""
+    going = f"; gives back {amount(leaving, 'slice')}" if leaving else ""
     larger = f"; more for them waits{_waits('', beside[0])[1]}" if beside else ""
     return IN_A_QUEUE, f"queue {demand.queue}, ClusterQueue {where}: {', '.join(counts)}{going}{larger}"

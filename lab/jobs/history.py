@@ -76,7 +76,7 @@ async def tell(place: History) -> None:
         return bool(job.get("completed") and job["samples"][-1]["nodes"])
 
     def is_told() -> bool:
-        return any("1 completed jobs like it" in reason for reason in place.reasons())
+        return any("1 completed job like it" in reason for reason in place.reasons())
 
     await place.apply("first")
     await until(is_grown, "Brain grows the job")

@@ -26,6 +26,7 @@ from elasticjob.api.rpc.nodes import (
     Watch,
 )
 from elasticjob.api.rpc.rendezvous import World
+from elasticjob.api.sentences import amount
 from elasticjob.api.v1alpha1.common import FailureAction
 from elasticjob.master.handlers import incarnations
 from elasticjob.master.health import ends, verdict
@@ -212,7 +213,7 @@ def _charge(job: Job, name: str, now: datetime) -> Job:
     node = node.but(failures=1 if forgiven else node.failures + 1, failed_at=now)
     if spec.replicas is None or node.failures <= spec.restart_count or node.excluded:
         return job.put(node)
-    why = f"it failed {node.failures} times (restartCount {spec.restart_count}): {node.failure}"
+    why = f"it failed {amount(node.failures, 'time')} (restartCount {spec.restart_count}): {node.failure}"
     job = job.put(node.but(excluded=why))
     return workers.add_finding(job, Kind.FAULT_NODE, f"{name} takes part no more: {why}", now, name)
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.api.sentences import few
+from elasticjob.api.sentences import amount, few
 from elasticjob.master.rendezvous import holding, topology
 from elasticjob.master.state.condition import Kind as Finding
 from elasticjob.master.state.job import NAMED, Departure, Ending, Job
@@ -216,9 +216,9 @@ def why_waiting(job: Job, now: datetime) -> str:
     """Return in one sentence what the next world waits for."""
     joined, size = _waiting(job)
     if still := waits_for(job, now):
-        return f"{joined} node{'s' * (joined != 1)} joined; {still}"
+        return f"{amount(joined, 'node')} joined; {still}"
     if not size:
-        return f"{joined} of at least {job.spec.bounds.smallest} nodes joined"
+        return f"{joined} of at least {amount(job.spec.bounds.smallest, 'node')} joined"
     survivors = _has_survivors(job)
     is_missing = _missing(job, survivors)
     if len(job.nodes) <= FEW:
@@ -226,7 +226,7 @@ def why_waiting(job: Job, now: datetime) -> str:
     else:
         missing = f"{job.nodes.count(is_missing)} more"
     left = (_last_call(job, survivors) - now).total_seconds()
-    return f"{joined} node{'s' * (joined != 1)} joined; waiting for {missing}, {left:.0f} s at most"
+    return f"{amount(joined, 'node')} joined; waiting for {missing}, {left:.0f} s at most"
 
 
 def waits_for(job: Job, now: datetime) -> str:
@@ -243,7 +243,8 @@ def sentence(job: Job, now: datetime) -> str:
     if world := job.running:
         still = waits_for(job, now)
         leaving = f"; the next world {still}" if still else ""
-        trains = f"round {world.round} trains with {len(world.members)} nodes, {world.size} workers"
+        nodes, workers = amount(len(world.members), "node"), amount(world.size, "worker")
+        trains = f"round {world.round} trains with {nodes}, {workers}"
         spoilt = job.nodes.count(lambda kind: kind.spoilt)
         return f"{trains}{leaving}{holding.sentence(job) if spoilt else ''}"
     why = f" ({job.ending.reason})" if job.ending else " yet"
@@ -419,7 +420,7 @@ def _change(job: Job, chosen: tuple[Node, ...], world: World, now: datetime) -> 
     named = (ending.lost[:SHOWN], ending.left[:SHOWN]) if ending else ((), ())
     return Change(
         round=world.round,
-        reason=ending.reason if ending else f"the job starts with {len(chosen)} nodes",
+        reason=ending.reason if ending else f"the job starts with {amount(len(chosen), 'node')}",
         formed=now,
         nodes=len(chosen),
         workers=world.size,

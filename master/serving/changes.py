@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from elasticjob.api.sentences import amount
 from elasticjob.master.handlers import check as checks
 from elasticjob.master.state.condition import Finding, Kind
 from elasticjob.master.state.job import Job
@@ -31,8 +32,8 @@ def say(before: Job, job: Job) -> None:
     elif job.ending and job.ending != before.ending:
         log.info("round %d ends: %s", job.round, job.ending.reason)
     elif job.running and job.world is not before.world:
-        names, size = ", ".join(member.node for member in job.running.members[:8]), job.running.size
-        log.info("round %d: %d worker%s on %s", job.running.round, size, "s" * (size != 1), names)
+        names = ", ".join(member.node for member in job.running.members[:8])
+        log.info("round %d: %s on %s", job.running.round, amount(job.running.size, "worker"), names)
 
 
 def _without_count(finding: Finding) -> Finding:

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Final
 
 from elasticjob.api.roles import PS, WORKER
+from elasticjob.api.sentences import amount
 from elasticjob.api.sizes.change import Change, Group
 from elasticjob.sizing.facts import Facts, Past
 from elasticjob.sizing.measures import GIB, means, memory, newest, resource, totals
@@ -52,8 +53,8 @@ def workers(facts: Facts) -> Change | None:
     killed = max((node.bytes for job in past for node in job.killed if node.role == WORKER), default=0)
     count = past[-1].samples[-1].workers
     reason = (
-        f"{len(past)} completed jobs like it used up to {cores:.3g} cores and {size / GIB:.3g} GiB a worker; "
-        f"the last one had {count} workers"
+        f"{amount(len(past), 'completed job')} like it used up to {cores:.3g} cores and {size / GIB:.3g} GiB "
+        f"a worker; the last one had {amount(count, 'worker')}"
     )
     given = resource(SPARE * cores, max(ROOMY_WORKERS * size, AFTER_KILL * killed))
     return Change({WORKER: Group(count, given)}, reason=reason)

@@ -113,7 +113,7 @@ ROWS: dict[str, Row] = {
         Event.START,
         created(ALL_REDUCE, past=(past(*WORKERS, killed=(OomKill("j-worker-0", "worker", NOW, 10 * GIB),)),)),
         {"worker": (4, {"cpu": "4200m", "memory": "12Gi"})},
-        says="1 completed jobs like it",
+        says="1 completed job like it",
     ),
     "a job that failed teaches no sizes": Row(
         Event.START,
