@@ -44,13 +44,15 @@ def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
     except SettingsError as error:
         raise Failure(str(error), next_step="write it as JSON", code=Exit.USAGE) from error
     except ValidationError as error:
-        message = "; ".join(f"{_origin(kind, each['loc'], given)}: {each['msg']}" for each in error.errors())
+        message = "; ".join(f"{_origin(kind, each['loc'], given)}{each['msg']}" for each in error.errors())
         raise Failure(message, next_step="correct it", code=Exit.USAGE) from error
 
 
 def _origin(kind: type[BaseSettings], field: tuple[int | str, ...], given: Mapping[str, Any]) -> str:
-    """Return the flag that a field comes from, or its variable."""
+    """Return the flag that a field comes from, or its variable; nothing where several are meant."""
+    if not field:
+        return ""
     name, *more = map(str, field)
     variable = kind.model_config.get("env_prefix", "") + name
     flag = f"--{name.replace('_', '-')}" if given.get(name) is not None else variable.upper()
-    return ".".join([flag, *more])
+    return ".".join([flag, *more]) + ": "

@@ -26,7 +26,6 @@ METAVARS: Final[Mapping[str, str]] = {
     "names": "NAME",
     "nproc_per_node": "N|auto|cpu|gpu",
     "out": "OUT",
-    "place": "FOLDER|URL",
     "rdzv_conf": "KEY=VALUE,…",
     "redirects": "MODE",
     "script": "SCRIPT",

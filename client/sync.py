@@ -33,9 +33,10 @@ class SyncClient:
         kubeconfig: Path | str | None = None,
         context: str | None = None,
         tell: Callable[[str], object] | None = None,
+        dry_run: bool = False,
     ) -> None:
         """As of `Client`."""
-        self._client = Client(namespace, kubeconfig=kubeconfig, context=context, tell=tell)
+        self._client = Client(namespace, kubeconfig=kubeconfig, context=context, tell=tell, dry_run=dry_run)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
 
