@@ -70,7 +70,8 @@ def show(
         bool, typer.Option("--verify", help="Read all bytes of all checkpoints, and compare checksums.")
     ] = False,
     depth: Annotated[
-        int | None, typer.Option("--depth", min=1, help="Levels of the state that are shown. Default: all.")
+        int | None,
+        typer.Option("--depth", min=1, help="Levels of names that a person is shown. Default: all."),
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
@@ -87,12 +88,16 @@ def show(
         if not seen or (step is not None and step not in {each.step for each in seen}):
             saved.found(place, step)
         if any(each.step == wanted and each.manifest and each.is_usable for each in seen):
-            state = cut(Saved(*saved.found(place, wanted)).described(), depth)
+            state = Saved(*saved.found(place, wanted)).described()
     problem = mixture([each.manifest for each in seen if each.manifest], place)
     if as_json or output is Output.JSON:
         hand_over_json("Checkpoints", {**as_data(place, seen, wanted, state), "problem": problem})
     else:
-        say("\n".join([*as_text(place, seen, wanted, state), *(["", problem] if problem else [])]))
+        say(
+            "\n".join(
+                [*as_text(place, seen, wanted, state, depth or -1), *(["", problem] if problem else [])]
+            )
+        )
     return Exit.DONE if not problem and all(each.is_usable for each in seen) else Exit.FAILED
 
 
@@ -169,7 +174,7 @@ def newest(seen: list[Seen]) -> int | None:
     return max((each.step for each in seen if each.manifest and each.is_usable), default=None)
 
 
-def as_text(place: str, seen: list[Seen], step: int | None, state: Any) -> Iterator[str]:
+def as_text(place: str, seen: list[Seen], step: int | None, state: Any, depth: int = -1) -> Iterator[str]:
     """Yield the lines for a person."""
     yield place
     for each in sorted(seen, key=lambda one: one.step):
@@ -179,43 +184,22 @@ def as_text(place: str, seen: list[Seen], step: int | None, state: Any) -> Itera
     if state is not None:
         yield ""
         yield f"step {step}"
-        yield from branches(state, "  ")
+        yield from branches(state, "  ", depth)
 
 
-def branches(value: Any, indent: str) -> Iterator[str]:
-    """Yield a line for each name in a state."""
+def branches(value: Any, indent: str, depth: int) -> Iterator[str]:
+    """Yield a line for each name in a state, through so many levels; all, if that is negative."""
     pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
     for key, each in pairs:
         if isinstance(each, Described):
             shape = "×".join(map(str, each.shape)) or "scalar"
             yield f"{indent}{key}  {each.dtype}  {shape}  {human_size(each.size)}"
         elif isinstance(each, (Mapping, list, tuple)) and each and not is_short(each):
-            yield f"{indent}{key}"
-            yield from branches(each, f"{indent}  ")
+            yield f"{indent}{key}" + (f": {amount(len(each), 'value')}" if depth == 1 else "")
+            if depth != 1:
+                yield from branches(each, f"{indent}  ", depth - 1)
         else:
             yield f"{indent}{key}: {shorten(repr(each))}"
-
-
-def cut(value: Any, depth: int | None) -> Any:
-    """Return a state of so many levels; what is below is counted."""
-    if depth is None or isinstance(value, Described) or not isinstance(value, (Mapping, list, tuple)):
-        return value
-    if depth == 0:
-        found = [*tensors(value)]
-        return f"{amount(len(found), 'tensor')}, {human_size(sum(each.size for each in found))}"
-    if isinstance(value, Mapping):
-        return {key: cut(each, depth - 1) for key, each in value.items()}
-    return [cut(each, depth - 1) for each in value]
-
-
-def tensors(value: Any) -> Iterator[Described]:
-    """Yield the tensors of a state."""
-    match value:
-        case Described():
-            yield value
-        case Mapping() | list() | tuple():
-            for each in value.values() if isinstance(value, Mapping) else value:
-                yield from tensors(each)
 
 
 def is_short(value: Any) -> bool:

@@ -29,21 +29,9 @@ from tests.kit.commands import invoke
 SEVERAL: Final = {"get", "describe", "suspend", "resume", "delete", "scale", "wait"}
 CHANGES: Final = {"submit", "scale", "suspend", "resume", "delete", "crds"}
 PRINTS: Final = {"submit", "list", "get", "top", "explain", "doctor", "crds", "version", "demo", "show"}
-NEITHER: Final = {
-    "describe": "for people: get -o json has the object",
-    "logs": "lines, not objects",
-    "wait": "its answer is the exit code",
-    "dashboard": "a page",
-    "convert": "its YAML is an input of kubectl",
-    "export": "a file",
-    "run": "a program",
-    "agent": "a program",
-    "devcluster": "a program",
-    "operator": "a program",
-    "di-server": "a program",
-    "brain": "a program",
-    "master": "a program",
-}
+PROGRAMS: Final = {"run", "agent", "devcluster", "operator", "di-server", "brain", "master", "dashboard"}
+FOR_PEOPLE: Final = {"describe", "logs", "wait", "convert", "export"}
+"""Text, an exit code or a file is their answer: `get -o json` has the object."""
 
 
 def walk() -> Iterator[tuple[Row, Any]]:
@@ -87,7 +75,7 @@ def test_each_command_says_what_it_would_change_or_prints_for_programs() -> None
     assert {name for name, found in known.items() if "--dry-run" in found} == CHANGES
     assert {name for name, found in known.items() if "--output" in found} == PRINTS
     assert {name for name, found in known.items() if "--selector" in found} == SEVERAL | {"list"}
-    assert known.keys() == CHANGES | PRINTS | NEITHER.keys()
+    assert known.keys() == CHANGES | PRINTS | PROGRAMS | FOR_PEOPLE
     about_jobs = [flags(command) for row, command in WALKED if row.panel == "Jobs"]
     assert all({"--namespace", "--kubeconfig", "--context"} <= found for found in about_jobs)
 

@@ -56,9 +56,8 @@ def suspend(
     """
     hint = "elasticjob resume {name} starts it again"
     change = Change(lambda client, name: client.suspend(name), "suspended", ("suspended",), hint, _losses)
-    several, seconds = Several(names, selector), options.seconds(timeout)
     connection = options.client(namespace, kubeconfig, context, dry_run)
-    return options.run(_each(connection, several, change, dry_run, yes, wait, seconds))
+    return options.run(_each(connection, Several(names, selector), change, dry_run, yes, wait, timeout))
 
 
 def resume(
@@ -76,9 +75,8 @@ def resume(
     Example: [bold]elasticjob resume digits[/]
     """
     change = Change(lambda client, name: client.resume(name), "resumed", ("running",))
-    several, seconds = Several(names, selector), options.seconds(timeout)
     connection = options.client(namespace, kubeconfig, context, dry_run)
-    return options.run(_each(connection, several, change, dry_run, True, wait, seconds))
+    return options.run(_each(connection, Several(names, selector), change, dry_run, True, wait, timeout))
 
 
 def delete(
@@ -99,9 +97,8 @@ def delete(
     """
     several = Several(names, selector, ignore_not_found=ignore_not_found)
     change = Change(lambda client, name: client.delete(name), "deleted", ("deleted",), question=_phases)
-    seconds = options.seconds(timeout)
     connection = options.client(namespace, kubeconfig, context, dry_run)
-    return options.run(_each(connection, several, change, dry_run, yes, wait, seconds))
+    return options.run(_each(connection, several, change, dry_run, yes, wait, timeout))
 
 
 def scale(
@@ -135,9 +132,8 @@ def scale(
         tuple(f"jsonpath={{.status.replicaStatuses.{role}.active}}={n}" for role, n in wanted.items()),
         hint="elasticjob explain {name} shows what becomes of it",
     )
-    several, seconds = Several(names, selector), options.seconds(timeout)
     connection = options.client(namespace, kubeconfig, context, dry_run)
-    return options.run(_each(connection, several, change, dry_run, True, wait, seconds))
+    return options.run(_each(connection, Several(names, selector), change, dry_run, True, wait, timeout))
 
 
 def names_and_sizes(words: list[str], *, selected: bool = False) -> tuple[list[str], dict[str, int]]:
@@ -155,25 +151,19 @@ def names_and_sizes(words: list[str], *, selected: bool = False) -> tuple[list[s
 
 
 async def _each(
-    connection: Client,
-    several: Several,
-    change: Change,
-    dry_run: Dry,
-    yes: bool,
-    wait: bool,
-    timeout: float | None,
+    connection: Client, several: Several, change: Change, dry_run: Dry, yes: bool, wait: bool, timeout: str
 ) -> Exit:
-    """Do something to each job that is there, and then wait for all of them."""
+    """Do something to each job that is there, and then wait for all of them, unless it is a dry run."""
+    seconds, wait = options.seconds(timeout), wait and dry_run is Dry.NONE
+    yes = yes or dry_run is not Dry.NONE or not sys.stdin.isatty()
     async with connection as client:
         found: dict[str, ElasticJob] = {}
         for name in await several.find(client):
             with several.trying(name):
                 found[name] = await client.get(name)
         asked = change.question(found) if found else ""
-        may = yes or dry_run is not Dry.NONE or not asked or not sys.stdin.isatty()
-        if not may and not typer.confirm(asked):
+        if asked and not yes and not typer.confirm(asked):
             raise Failure(f"nothing was {change.done}")
-        wait = wait and dry_run is Dry.NONE
         for name in several.left:
             with several.trying(name):
                 if dry_run is not Dry.CLIENT:
@@ -182,7 +172,7 @@ async def _each(
                     hint = f"; {change.hint.format(name=name)}" * bool(change.hint and not dry_run.remark)
                     say(f"{name} is {change.done}{dry_run.remark}{hint}")
         if wait:
-            await several.wait(client, change.goals, timeout, f" is {change.done}")
+            await several.wait(client, change.goals, seconds, f" is {change.done}")
     return several.code(f"are {change.done}")
 
 

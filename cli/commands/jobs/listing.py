@@ -45,19 +45,29 @@ def get(
     [bold]elasticjob list --watch[/] prints each change.
     """
     connection = options.client(namespace, kubeconfig, context)
-    if not names:
-        return options.run(_list(connection, everywhere, selector, output, watch))
-    if everywhere:
+    if names and everywhere:
         step = "give a namespace by -n, or leave the names out"
         raise Failure("--all-namespaces does not go with names", next_step=step, code=Exit.USAGE)
-    several = Several(names, selector, ignore_not_found=ignore_not_found)
-    return options.run(_get(connection, several, output, watch))
+    several = Several(names, selector, ignore_not_found=ignore_not_found) if names else None
+    return options.run(_get(connection, several, everywhere, selector, output, watch))
 
 
-async def _list(connection: Client, everywhere: bool, labels: str, format: Format, watch: bool) -> Exit:
+async def _get(
+    connection: Client, several: Several | None, everywhere: bool, labels: str, format: Format, watch: bool
+) -> Exit:
     from elasticjob.cli.jobs.table import print_jobs
 
     async with connection as client:
+        if several:
+            found = []
+            for name in several.names:
+                with several.trying(name):
+                    found.append(await client.manifest(name))
+            if found and watch:
+                await _watch(_of(client, several.left), format, False)
+            elif found:
+                print_jobs(found, format, single=len(several.names) == 1)
+            return several.code("are shown")
         if watch:
             await _watch(client.follow_all(all_namespaces=everywhere, labels=labels), format, everywhere)
             return Exit.DONE
@@ -68,21 +78,6 @@ async def _list(connection: Client, everywhere: bool, labels: str, format: Forma
             where = "any namespace" if everywhere else f"namespace {client.namespace()}"
             say(f"no jobs in {where}", err=True)
     return Exit.DONE
-
-
-async def _get(connection: Client, several: Several, format: Format, watch: bool) -> Exit:
-    from elasticjob.cli.jobs.table import print_jobs
-
-    async with connection as client:
-        found = []
-        for name in await several.find(client):
-            with several.trying(name):
-                found.append(await client.manifest(name))
-        if found and watch:
-            await _watch(_of(client, several.left), format, False)
-        elif found:
-            print_jobs(found, format, single=len(several.names) == 1)
-    return several.code("are shown")
 
 
 async def _of(client: Client, names: Sequence[str]) -> AsyncIterator[list[Manifest]]:
