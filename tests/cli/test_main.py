@@ -149,6 +149,17 @@ def test_a_module_of_ours_that_is_missing_keeps_its_traceback() -> None:
     assert isinstance(CliRunner().invoke(program(command), []).exception, ModuleNotFoundError)
 
 
+def test_a_pipe_gets_no_escapes_and_one_that_is_closed_is_no_error() -> None:
+    command = [sys.executable, "-m", "elasticjob.cli"]
+    shown = subprocess.run([*command, "crds", "--help"], capture_output=True, check=True)
+    assert (b"\x1b" in shown.stdout, shown.stderr) == (False, b"")
+    read, write = os.pipe()
+    os.close(read)
+    closed = subprocess.run([*command, "version"], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (closed.returncode, closed.stderr) == (1, b"")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a PID namespace")
 def test_the_first_process_of_a_container_ends_by_sigterm_while_it_still_starts() -> None:
     starts = "import elasticjob.cli, signal; print('starts', flush=True); signal.pause()"

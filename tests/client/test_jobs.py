@@ -132,7 +132,7 @@ async def test_a_followed_script_is_looked_at_by_each_command_meanwhile(
             (("get", "absent"), Exit.NOT_FOUND, "does not exist"),
             (("submit", str(script), "--name", "held"), Exit.REFUSED, "elasticjob delete held"),
             (("submit", str(tmp_path / "absent.py")), Exit.USAGE, "there is no file"),
-            (("scale", "held", "1", "--reason", "it is small", "--wait"), Exit.DONE, "held has worker 1"),
+            (("scale", "held", "1", "--reason", "it is small", "--wait"), Exit.DONE, "scaled to worker 1"),
         ]
         for words, code, said in run:
             found = await elasticjob(kubeconfig, *words)

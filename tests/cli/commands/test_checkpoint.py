@@ -85,6 +85,8 @@ def test_show_tells_steps_tensors_and_values(saved: tuple[Path, dict[str, Any]])
     for expected in ("0.weight bfloat16 2×3 12 B", "1.num_batches_tracked int64 scalar 8 B", "lr: 0.001"):
         assert expected in lines
     assert [line.split()[1] for line in lines if line.endswith("readable")] == ["5", "10"]
+    shallow = checkpoint("show", saved[0], "--depth", 1)[1].split("step 10\n")[-1]
+    assert shallow.splitlines() == ["  model: 7 values", "  optimizer: 2 values", "  notes: 2 values"]
 
 
 def test_json_has_the_same(saved: tuple[Path, dict[str, Any]]) -> None:
