@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
@@ -15,7 +14,7 @@ from elasticjob.cli.jobs import options
 from elasticjob.cli.jobs.completion import jobs
 from elasticjob.cli.jobs.options import Namespace
 from elasticjob.cli.options import Context, Kubeconfig
-from elasticjob.cli.output import Output, hand_over
+from elasticjob.cli.output import Output, hand_over_json
 
 if TYPE_CHECKING:
     from elasticjob.api.troubles.trouble import Trouble
@@ -50,7 +49,7 @@ def doctor(
     found = options.run(_examine(options.client(namespace, kubeconfig, context), job))
     now = datetime.now(UTC)
     if output is Output.JSON:
-        hand_over(json.dumps([_as_json(each) for each in found], indent=2))
+        hand_over_json("DoctorReport", {"troubles": [_as_json(each) for each in found]})
     else:
         _show(found, now)
     return Exit.FAILED if any(each.grade == "wrong" for each in found) else Exit.DONE

@@ -228,10 +228,10 @@ async def _submit(
     from elasticjob.cli.jobs.table import print_jobs
 
     async with options.client(namespace, kubeconfig, context, dry_run) as client:
-        made = client.prepare(code, wanted)
-        for sentence in await client.missing(made):
+        objects = client.prepare(code, wanted)
+        for sentence in await client.missing(objects):
             say(f"warning: {sentence}", err=True)
-        job = await client.create(made)
+        job = await client.create(objects)
         about = job.metadata
         place = "" if about.namespace == "default" else f" -n {about.namespace}"
         if format is Format.TABLE:
