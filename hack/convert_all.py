@@ -23,7 +23,7 @@ from elasticjob.cli.errors import Failure
 ENDINGS: Final = (".yaml", ".yml", ".json", ".md", ".rst")
 LARGEST: Final = 1024 * 1024
 BLOCK: Final = re.compile(r"^([ \t]*)```[ \t]*(?:ya?ml|json)?[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
-NAMES: Final = "|".join(sorted({kind.name for system in SYSTEMS for kind in system.KINDS}))
+NAMES: Final = "|".join(sorted({kind.name for system in SYSTEMS for kind in system.kinds}))
 KIND: Final = re.compile(rf"^\s*[\"']?kind[\"']?\s*:\s*[\"']?({NAMES})\b", re.MULTILINE)
 UNREADABLE: Final = "(cannot be read)"
 COLUMNS: Final = ("converted", "lossy", "refused")

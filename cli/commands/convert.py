@@ -86,7 +86,7 @@ def convert(
 
 def report(outcomes: list[Outcome], *, strict: bool, quiet: bool) -> int:
     """Print the jobs and the report on their fields, and return the exit code."""
-    from elasticjob.cli.convert.report import lines
+    from elasticjob.cli.convert.conversion import lines
     from elasticjob.cli.jobs.options import Format
     from elasticjob.cli.jobs.table import dump
 
@@ -135,8 +135,8 @@ def _named_files(text: str) -> dict[str, str]:
 
 async def _fetch(connection: Client, wanted: str) -> Source:
     """Return an object by the first of the kinds that its word may mean. Raises Failure."""
-    from elasticjob.cli.convert.cluster import kinds_and_name
     from elasticjob.cli.convert.system import Source
+    from elasticjob.cli.convert.systems import kinds_and_name
     from elasticjob.client.errors import about
     from elasticjob.kube.errors import NotFound
 

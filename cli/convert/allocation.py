@@ -18,6 +18,11 @@ LOGS: Final = "elasticjob logs NAME shows the logs of all nodes"
 ALONE: Final = "write the requests of a whole machine in resources"
 
 
+NOT_ALONE: Final = "a node that is lost is replaced, and the others go on"
+DEADLINE: Final = "runPolicy.activeDeadlineSeconds"
+OF_A_RUN: Final = (
+    f"it is the limit of one run, and the script is requeued then: write {DEADLINE}, if the whole has a limit"
+)
 TASKS: Final = "workers: replicas times --nproc-per-node"
 GPUS: Final = "nvidia.com/gpu in resources.limits, divided by nodes"
 
@@ -36,6 +41,8 @@ class Allocation:
     memory: str = ""
     """Of each node, as a Kubernetes quantity."""
     seconds: int | None = None
+    requeued: bool = False
+    """Whether the script begins again where a run of it has ended, each with the whole time."""
     name: str = ""
     directory: str = ""
     image: str = ""
@@ -81,6 +88,8 @@ class Allocation:
         found = []
         for note in self.notes:
             given, each = totals.get(note.why, (None, 0))
+            if self.requeued and note.why.startswith(DEADLINE):
+                note = replace(note, verdict=Verdict.DROPPED, why=OF_A_RUN)
             if given is not None and given != each * self.largest:
                 why = f"is {each * self.largest} now: {each} on each of {self.largest} nodes"
                 note = replace(note, verdict=Verdict.CHANGED, why=why)
@@ -172,7 +181,7 @@ def _time(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
     seconds = days * 86_400 + sum(part * unit for part, unit in zip(parts, scale, strict=False))
     if not seconds:
         return so_far, Verdict.KEPT, "no limit"
-    return replace(so_far, seconds=seconds), Verdict.KEPT, f"runPolicy.activeDeadlineSeconds: {seconds}"
+    return replace(so_far, seconds=seconds), Verdict.KEPT, f"{DEADLINE}: {seconds}"
 
 
 NAMED: Final[Mapping[str, Act]] = {
@@ -204,7 +213,7 @@ NAMED: Final[Mapping[str, Act]] = {
     "exclusive": _drop(ALONE),
     "output": _drop(LOGS),
     "error": _drop(LOGS),
-    "requeue": _drop("a node that is lost is replaced, and the others go on", Verdict.KEPT),
+    "requeue": lambda so_far, _: (replace(so_far, requeued=True), Verdict.KEPT, NOT_ALONE),
     "no-requeue": _drop("write restartCount: 0"),
     "signal": _drop("nodes that leave get SIGTERM: docs/drains.md"),
     "array": _drop("write a job for each index"),
@@ -214,7 +223,7 @@ NAMED: Final[Mapping[str, Act]] = {
     "container-workdir": _text("directory", "workingDir of the container"),
     "mpi": _drop("no MPI starts the workers", Verdict.KEPT),
     "cpu-bind": _drop("write numactl before the command"),
-    "auto-resume": _drop("a node that is lost is replaced, and the others go on", Verdict.KEPT),
+    "auto-resume": _drop(NOT_ALONE, Verdict.KEPT),
     "container-mounts": _drop("write volumes and volumeMounts in the template"),
     **dict.fromkeys(("mail-type", "mail-user"), _drop("alerts tell of jobs that fail: docs/monitoring.md")),
     **dict.fromkeys(

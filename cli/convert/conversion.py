@@ -1,8 +1,8 @@
-"""Converts one document, and checks the result as the admission webhook would. Pure."""
+"""Converts one document, checks the result as admission would, and reports on each field. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,17 @@ from elasticjob.api.v1alpha1.checks.advice import advice
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
-from elasticjob.cli.convert.system import Conversion, Note, Source, System, Unconvertible, Verdict
+from elasticjob.cli.convert.references import follow, strays
+from elasticjob.cli.convert.system import (
+    NO_MARKS,
+    Conversion,
+    Marks,
+    Note,
+    Source,
+    System,
+    Unconvertible,
+    Verdict,
+)
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.problem import Problem
 
@@ -26,6 +36,8 @@ class Outcome:
     source: Source
     system: str = ""
     """The name of the system that recognises it; "" if there is none."""
+    marks: Marks = NO_MARKS
+    """What that system's operator puts into pods."""
     converted: Conversion | None = None
     refusal: str = ""
     """The reason why it cannot be converted; "" if it can."""
@@ -50,11 +62,13 @@ def outcome(source: Source, systems: Iterable[System]) -> Outcome:
     if system is None:
         return Outcome(source)
     try:
-        found = system.convert(source)
+        found = follow(system.convert(source), source, system.marks)
     except Unconvertible as error:
-        return Outcome(source, system.NAME, refusal=str(error))
+        return Outcome(source, system.name, refusal=str(error))
     found = replace(found, notes=tuple(note_on_sizes(note, found.job) for note in found.notes))
-    return Outcome(source, system.NAME, found, problems=problems(found.job), warnings=warnings(found.job))
+    return Outcome(
+        source, system.name, system.marks, found, problems=problems(found.job), warnings=warnings(found.job)
+    )
 
 
 def note_on_sizes(note: Note, job: Manifest) -> Note:
@@ -102,3 +116,46 @@ def _problem(error: object) -> Problem:
     found = error if isinstance(error, dict) else {}
     path = ".".join(str(step) for step in found.get("loc", ()))
     return Problem(path, f"{found.get('msg', 'does not fit')}: {found.get('input')!r:.60}")
+
+
+def lines(outcomes: Sequence[Outcome], *, quiet: bool = False) -> Iterator[str]:
+    """Yield a line for each field and for each error of a result; `quiet`: only for losses and errors."""
+    for outcome in outcomes:
+        about = _about(outcome.source)
+        file = "stdin" if outcome.source.file == "-" else outcome.source.file
+        start = f"{file}:{outcome.source.first}"
+        if not outcome.system:
+            yield f"{start} {about}: no system that is known here: {_step(outcome.source)}"
+            for label, ours in _strays(outcome.source, outcomes).items():
+                yield f"{start} {about}: {label} is on no pod of the ElasticJob: write {ours}"
+        if outcome.refusal:
+            yield f"{start} error: {outcome.refusal}"
+        for note in outcome.converted.notes if outcome.converted else ():
+            if note.lossy or not quiet:
+                yield f"{file}:{note.line or outcome.source.first} {note}"
+        for problem in outcome.problems:
+            yield f"{start} error: the result would be refused: {problem}"
+        for warning in outcome.warnings:
+            yield f"{start} warning: {warning}"
+
+
+def _about(source: Source) -> str:
+    if not source.manifest:
+        return "this text"
+    about = source.manifest.get("metadata")
+    name = about.get("name") if isinstance(about, dict) else None
+    return " ".join(str(part) for part in (source.manifest.get("kind") or "this object", name) if part)
+
+
+def _step(source: Source) -> str:
+    """Return what to do with a document that no system knows."""
+    whole = all(isinstance(source.manifest.get(field), str) for field in ("apiVersion", "kind"))
+    if whole:
+        return "apply it as it is"
+    return "write apiVersion and kind" if source.manifest else "it starts no training: keep it"
+
+
+def _strays(source: Source, outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """Return the labels of other operators that a Service, say, still selects by, and ours."""
+    found = (strays(source.manifest, each.marks) for each in outcomes if each.converted)
+    return {label: ours for each in found for label, ours in each.items()}

@@ -11,6 +11,7 @@ from elasticjob.api.core.shape import without_unknown
 from elasticjob.api.v1alpha1.checks.common import DNS_LABEL_OF_A_SERVICE, LONGEST_NAME
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.convert.system import ANEW, Fields, Verdict, child
+from elasticjob.controllers.parts.names import FRAMEWORK
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 WRITTEN_BY_THE_SERVER: Final = (
@@ -31,9 +32,13 @@ REPLACED: Final = (
 )
 
 
-def job(whole: Fields, spec: Manifest, *, name: str = "") -> Manifest:
+def job(whole: Fields, spec: Manifest, *, framework: str = "") -> Manifest:
     """Return an ElasticJob with the metadata of the document; status, kind and version are read, too."""
-    return build(whole, ELASTICJOB, spec, name=name)
+    made = build(whole, ELASTICJOB, spec)
+    if framework:
+        about = made["metadata"]
+        about["annotations"] = {**about.get("annotations", {}), FRAMEWORK: framework}
+    return made
 
 
 def build(whole: Fields, kind: Kind[Any], spec: Manifest, *, name: str = "") -> Manifest:

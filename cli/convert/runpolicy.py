@@ -55,3 +55,11 @@ def scheduling(fields: Fields) -> Manifest:
         "priorityClassName": priority,
     }
     return without_empty(found)
+
+
+def manager(fields: Fields, operator: str) -> str:
+    """Return managedBy; "" where that is the system's own operator."""
+    if fields.peek("managedBy") in ("", operator):
+        fields.drop("managedBy", "is the operator itself", harmless=True)
+        return ""
+    return fields.text("managedBy", "as spec.managedBy")

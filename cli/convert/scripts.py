@@ -30,6 +30,7 @@ NOT_NEEDED: Final = "it prints, waits or asks Slurm: the job does not need it"
 CONTROL: Final = "conditions of a script are not evaluated: their lines are read as if they were true"
 ANOTHER: Final = "the job is of the first training: convert this line by itself"
 ONLY_THERE: Final = "its value is known only where the script runs"
+POSITIONAL: Final = re.compile(r"\$\{?[@*1-9]")
 PRINTS: Final = frozenset(
     [
         "echo",
@@ -115,6 +116,10 @@ def job_of(source: Source, told: Allocation) -> Conversion:
         raise Unconvertible(reading.refused or MESSAGE)
     if not launch.script:
         raise Unconvertible(f"{launch.launcher} names no script: write it behind the flags")
+    if POSITIONAL.search(launch.script):
+        raise Unconvertible(
+            f"{launch.launcher} starts {launch.script}, and {ONLY_THERE}: write the script there"
+        )
     asked_for = reading.asked
     container, notes = _container(reading, launch)
     known = replace(launch, nodes=asked_for.nodes or launch.nodes)
@@ -127,7 +132,9 @@ def job_of(source: Source, told: Allocation) -> Conversion:
         **(sizes.sizes() or {"replicas": 1}),
         "template": {"spec": {"containers": [container]}},
     }
-    policy = {"activeDeadlineSeconds": asked_for.seconds} if asked_for.seconds else {}
+    policy = (
+        {"activeDeadlineSeconds": asked_for.seconds} if asked_for.seconds and not asked_for.requeued else {}
+    )
     name = pods.job_name(asked_for.name or PurePosixPath(plain(launch.script)).stem or "converted")
     if not asked_for.name:
         notes.append(Note(None, "metadata.name", Verdict.KEPT, f"{name}, after the script"))
@@ -173,6 +180,8 @@ def _read(reading: _Reading, call: Call, source: Source) -> None:
         launch = next((one for one in inner if one.script), None)
     else:
         launch = _launch(reading, rest, source, ranked=ranked is not None or _is_line(source.text))
+    if launch is not None and any(POSITIONAL.search(word) for word in launch.arguments):
+        reading.notes.append(Note(line, "$@", Verdict.CHANGED, f"{ONLY_THERE}: write the arguments there"))
     if launch is None:
         reading.notes.append(_left_out(reading, rest, line))
     elif reading.launch is not None:
@@ -216,9 +225,7 @@ def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int) 
 def _srun(reading: _Reading, flags: Sequence[Word], line: int) -> None:
     """Add the flags of srun to the directives of sbatch."""
     found = allocation((line, name, expand(value, reading.variables)) for name, value in _flags(flags[1:]))
-    merged = {
-        name: value for name, value in vars(found).items() if value not in (None, "", ()) and name != "notes"
-    }
+    merged = {name: value for name, value in vars(found).items() if value and name != "notes"}
     reading.asked = replace(reading.asked, **merged, notes=(*reading.asked.notes, *found.notes))
 
 
@@ -253,10 +260,16 @@ def _inner(given: Sequence[Word], variables: Mapping[str, str]) -> str | None:
     at = next((at for at, word in enumerate(given[:-1]) if re.fullmatch(r"-\w*c", word.plain)), None)
     if at is None:
         return None
-    raw = given[at + 1].raw
-    if raw[:1] == "'":
-        return raw.strip("'")
-    return expand(raw.strip('"'), variables)
+    raw, own = given[at + 1].raw, given[at + 3 :]  # the word behind the script is its $0
+    text = raw.strip("'") if raw[:1] == "'" else expand(raw.strip('"'), variables)
+    numbered = re.sub(
+        r"\"?\$\{?([1-9])\b\}?\"?",
+        lambda at: own[int(at[1]) - 1].raw if own[int(at[1]) - 1 :] else at[0],
+        text,
+    )
+    return re.sub(
+        r"\"?\$(?:\{[@*]\}|[@*])\"?", lambda at: " ".join(word.raw for word in own) or at[0], numbered
+    )
 
 
 def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
@@ -271,6 +284,8 @@ def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
         )
     if name in OF_THE_MACHINE:
         return Note(line, _abridge(given), Verdict.DROPPED, IN_THE_IMAGE)
+    if [word.plain for word in given[:2]] == ["scontrol", "requeue"]:
+        reading.asked = replace(reading.asked, requeued=True)
     if name in PRINTS:
         return Note(line, _abridge(given), Verdict.DROPPED, NOT_NEEDED, harmless=True)
     return Note(line, _abridge(given), Verdict.DROPPED, CONTROL if name in WORDS else ELSEWHERE)

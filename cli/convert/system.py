@@ -7,10 +7,10 @@ reads are reported as dropped, so no field is left out silently.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
@@ -88,22 +88,63 @@ class Source:
         return isinstance(version, str) and version.partition("/")[0] == group and kind in kinds
 
 
-class System(Protocol):
+@dataclass(frozen=True)
+class Marks:
+    """What an operator puts into its pods, or makes beside them: templates may refer to it."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    """Patterns of labels and annotations, and the label that pods have here, "" if they have none."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Patterns of variables in commands, and the variable that pods have here, "" if they have none."""
+    hosts: str = ""
+    """A pattern of host names, where {job} stands for the name of the job."""
+    objects: tuple[str, ...] = ()
+    """Patterns of files, ConfigMaps and Secrets."""
+
+    def label(self, name: str) -> str | None:
+        """Return our label in place of another's, "" if there is none; None if it is of neither."""
+        return next((ours for pattern, ours in self.labels if re.fullmatch(pattern, name)), None)
+
+
+NO_MARKS: Final = Marks()
+
+
+@dataclass(frozen=True)
+class System:
     """A system whose manifests or command lines can be converted."""
 
-    @property
-    def NAME(self) -> str:
-        """For people: Kubeflow PyTorchJob."""
-
-    @property
-    def KINDS(self) -> tuple[Kind[Manifest], ...]:
-        """The kinds that it reads, by which --from-cluster finds them; none for command lines."""
+    name: str
+    """For people: Kubeflow PyTorchJob."""
+    kinds: tuple[Kind[Manifest], ...]
+    """The kinds that it reads, by which --from-cluster finds them; none for command lines."""
+    convert: Callable[[Source], Conversion]
+    """Returns the job and a note for each field. Raises Unconvertible if no job can be made."""
+    marks: Marks = NO_MARKS
+    """What its operator puts into pods, which templates may refer to."""
+    knows: Callable[[Source], bool] = lambda source: False
+    """Whether a document of no such kind is one of its own."""
 
     def recognises(self, source: Source) -> bool:
         """Whether this is one of its own; the first system of SYSTEMS that says so converts it."""
+        return any(source.is_a(kind.group, kind.name) for kind in self.kinds) or self.knows(source)
 
-    def convert(self, source: Source) -> Conversion:
-        """Return the job and a note for each field. Raises Unconvertible if no job can be made."""
+
+def kind(group: str, name: str, version: str = "v1") -> Kind[Manifest]:
+    """Return a kind of another system, whose plural is regular."""
+    return Kind(group, version, name, f"{name.lower()}s", dict)
+
+
+def of_fields(
+    read: Callable[[Fields], list[Manifest]], advice: Mapping[str, str] | None = None
+) -> Callable[[Source], Conversion]:
+    """Convert by a function that reads fields: its first object is the job, others are needed beside it."""
+
+    def convert(source: Source) -> Conversion:
+        whole = Fields(source)
+        job, *others = read(whole)
+        return Conversion(job, whole.notes(advice), tuple(others))
+
+    return convert
 
 
 class Unconvertible(ValueError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -25,7 +26,6 @@ from elasticjob.api.v1alpha1.older import OLDER_ROLES, todays_job
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
-from elasticjob.cli.convert.ours import fields_of
 from elasticjob.cli.convert.system import Fields, Note, Verdict, child
 from elasticjob.cli.convert.training import (
     node_fields,
@@ -36,6 +36,7 @@ from elasticjob.cli.convert.training import (
     with_main,
     within,
 )
+from elasticjob.kube.crd.model import Part
 from elasticjob.kube.objects.kinds import Manifest
 
 OF_ALL_ROLES: Final = ("command", "image")
@@ -54,6 +55,8 @@ COUNTS: Final = ("NODE_NUM", OLDER_COUNT)
 """Variables with the number of workers; the second is that of early releases, and not set here."""
 NO_COUNT: Final = f"{OLDER_COUNT} is not set here: write NODE_NUM, the number of nodes"
 SIZES: Final = ("replicas", "minReplicas", "maxReplicas")
+Template = Callable[[Fields], Manifest]
+"""Reads the field template of a role."""
 
 
 def job(whole: Fields) -> Manifest:
@@ -250,3 +253,60 @@ def _raise_limits(spec: Fields, made: Manifest) -> None:
         path = child(child(spec.path, "resourceLimits"), excess.name)
         why = f"{excess.limit} is less than the least sizes need: is {excess.wanted} now"
         spec.note(path, Verdict.CHANGED, why)
+
+
+def fields_of(fields: Fields, model: type[Part], template: Template = pods.template) -> Manifest:
+    """Return the fields that a model has, each kept; other fields stay unread."""
+    return {name: _value(fields, name, kind, template) for name, kind in _members(model) if name in fields}
+
+
+def _value(fields: Fields, name: str, kind: Any, template: Template) -> Any:
+    value = fields.peek(name)
+    if isinstance(value, dict) and value:
+        if name == "template":
+            return template(fields)
+        if part := _part(kind):
+            return fields_of(fields.below(name), part, template)
+        if part := _part_of_map(kind):
+            members = fields.below(name)
+            return {key: _value(members, key, part, template) for key in members.value}
+    if (
+        isinstance(value, list)
+        and all(isinstance(one, dict) for one in value)
+        and (part := _part_of_list(kind))
+    ):
+        return [fields_of(each, part, template) for each in fields.each(name)]
+    return fields.keep(name)
+
+
+def _members(model: type[Part]) -> Iterator[tuple[str, Any]]:
+    """Find the fields of a model by the names that manifests have."""
+    for name, field in model.model_fields.items():
+        yield field.alias or name, field.annotation
+
+
+def _part(kind: Any) -> type[Part] | None:
+    """Return the model of an object; None for other types."""
+    for one in _alternatives(kind):
+        if isinstance(one, type) and issubclass(one, Part):
+            return one
+    return None
+
+
+def _part_of_map(kind: Any) -> type[Part] | None:
+    found = (get_args(one)[1] for one in _alternatives(kind) if get_origin(one) in (dict, Mapping))
+    return next((part for one in found if (part := _part(one))), None)
+
+
+def _part_of_list(kind: Any) -> type[Part] | None:
+    found = (get_args(one)[0] for one in _alternatives(kind) if get_origin(one) is list)
+    return next((part for one in found if (part := _part(one))), None)
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the types of a union, without their annotations."""
+    if hasattr(kind, "__metadata__"):
+        return _alternatives(kind.__origin__)
+    if get_origin(kind) in (Union, types.UnionType):
+        return tuple(one for each in get_args(kind) for one in _alternatives(each))
+    return (kind,)

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import rewritten
-from elasticjob.cli.convert.launchers.launch import Launch
+from elasticjob.cli.convert.launchers.launch import Launch, wrong
 from elasticjob.cli.convert.system import Fields, Note, Verdict, child
 from elasticjob.client.objects import IMAGE, role_spec
 from elasticjob.kube.objects.kinds import Manifest
+from elasticjob.trainer.agent.settings import stated_count
 
 GPU: Final = "nvidia.com/gpu"
 BY_THE_IMAGE: Final = (
@@ -27,6 +28,7 @@ NEEDS_MPI: Final = (
     "which is no Python script: only MPI starts it with its ranks. Keep the job as it is, or write a script "
     "that calls torch.distributed"
 )
+PER_NODE: Final = "as --nproc-per-node of elasticjob run, where the command says none"
 NO_IMAGE: Final = f"is absent: {IMAGE}, which has the agent, Python and torch; write yours"
 
 
@@ -146,6 +148,22 @@ def node_fields(launch: Launch | None) -> Manifest:
         return {}
     found: Manifest = {"nodeCheck": launch.check} if launch.check else {}
     return {**found, "nodeUnit": launch.unit} if launch.unit > 1 else found
+
+
+def processes(fields: Fields, *names: str) -> str:
+    """Return the processes of each node by the first of these fields that says them, "" if none does."""
+    found = ""
+    for name in names:
+        value = fields.peek(name)
+        try:
+            stated_count(str(value))
+        except ValueError:
+            if value is not None:
+                fields.drop(name, wrong(str(value), "--nproc-per-node NUMBER, or auto for all GPUs"))
+            continue
+        fields.keep(name, PER_NODE)
+        found = found or str(value)
+    return found
 
 
 def devices(container: Mapping[str, Any]) -> int:

@@ -149,16 +149,23 @@ def first(env: Mapping[str, str], *keys: str) -> str:
 
 def worker_count(text: str) -> int:
     """Return the number of workers for --nproc-per-node: a number, auto, cpu or gpu; else ValueError."""
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    if text not in ("auto", "cpu", "gpu", "xpu"):
-        raise ValueError(f"--nproc-per-node is {text!r}; give a number above 0, or auto, cpu or gpu")
+    if (given := stated_count(text)) is not None:
+        return given
     devices = 0 if text == "cpu" else count_devices()
     if text in ("gpu", "xpu") and not devices:
         raise ValueError(
             f"--nproc-per-node={text}, but this machine shows no such device; use cpu or a number"
         )
     return devices or os.cpu_count() or 1
+
+
+def stated_count(text: str) -> int | None:
+    """Return the number in --nproc-per-node, None for auto, cpu, gpu or xpu; else ValueError."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    if text not in ("auto", "cpu", "gpu", "xpu"):
+        raise ValueError(f"--nproc-per-node is {text!r}; give a number above 0, or auto, cpu or gpu")
+    return None
 
 
 def count_devices() -> int:

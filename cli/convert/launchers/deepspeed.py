@@ -16,11 +16,10 @@ from elasticjob.cli.convert.launchers.launch import (
     as_module,
     change,
     drop,
-    least_nodes,
-    most_nodes,
     needless,
     no_python,
     nodes,
+    one_bound,
     processes,
 )
 from elasticjob.cli.convert.system import Verdict
@@ -37,8 +36,8 @@ FLAGS: Final[Flags] = {
     "num-nodes": Flag(nodes),
     "num-gpus": Flag(processes),
     "num-accelerators": Flag(processes),
-    "min-elastic-nodes": Flag(least_nodes),
-    "max-elastic-nodes": Flag(most_nodes),
+    "min-elastic-nodes": Flag(one_bound(0)),
+    "max-elastic-nodes": Flag(one_bound(1)),
     "elastic-training": Flag(change(ITS_SIZES), 0),
     "module": Flag(as_module, 0),
     "no-python": Flag(no_python, 0),

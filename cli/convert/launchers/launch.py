@@ -6,7 +6,6 @@ the job gives the number of nodes and its master is the rendezvous.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,9 @@ from typing import Final, NamedTuple
 
 from elasticjob.cli.convert.launchers.variables import expand
 from elasticjob.cli.convert.system import Note, Verdict
+from elasticjob.cli.errors import Failure
+from elasticjob.cli.standalone.torchrun import node_range
+from elasticjob.trainer.agent.settings import stated_count
 
 Sizes = tuple[tuple[str, int], ...]
 """Sizes of the role worker by their names: replicas, minReplicas, maxReplicas."""
@@ -139,7 +141,7 @@ Flags = Mapping[str, Flag]
 """Flags by their names without dashes at the front, and with - for _."""
 
 COUNTED: Final = "counted for each node: --nproc-per-node of elasticjob run times replicas"
-NEEDS_A_NUMBER: Final = "its value is known only where the line runs: write"
+SIZES_OF_WORKERS: Final = "minReplicas, replicas and maxReplicas of the role worker"
 
 
 def name_of(flag: str) -> str:
@@ -236,55 +238,48 @@ def variable(name: str, value: str = "", *, lower: bool = False) -> Act:
 
 def nodes(launch: Launch, flag: str, value: str) -> Launch:
     """A number of nodes, or MIN:MAX."""
-    found = re.fullmatch(r"([1-9]\d{0,5})(?::([1-9]\d{0,5}))?", value)
-    least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
-    if least > most:
-        return launch.note(
-            flag,
-            Verdict.DROPPED,
-            f"{NEEDS_A_NUMBER} minReplicas, replicas and maxReplicas of the role worker",
-        )
-    told = f"replicas: {most}" if least == most else f"minReplicas: {least}, maxReplicas: {most}"
-    launch = replace(launch, nodes=(least, most), wanted=most)
+    try:
+        least, most = node_range(value)
+    except Failure:
+        return launch.note(flag, Verdict.DROPPED, wrong(value, SIZES_OF_WORKERS))
     sizes = {"replicas": most} if least == most else {"minReplicas": least, "maxReplicas": most}
+    told = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+    launch = replace(launch, nodes=(least, most), wanted=most)
     return launch.note(flag, Verdict.KEPT, f"{told} of the role worker", sizes=tuple(sizes.items()))
 
 
-def least_nodes(launch: Launch, flag: str, value: str) -> Launch:
-    """The least number of nodes alone."""
-    if not value.isdecimal():
-        return nodes(launch, flag, value)
-    least = max(int(value), 1)
-    before = launch.nodes or (least, least)
-    follows = before[1] < least
-    launch = replace(launch, nodes=(least, max(least, before[1])))
-    return _note_bound(launch, flag, "minReplicas", least, "maxReplicas" if follows else "")
+def one_bound(place: int, *, of_ranks: bool = False) -> Act:
+    """The least (0) or the largest (1) number of nodes, or of ranks, alone; the other one follows."""
+    field, other = ("minReplicas", "maxReplicas") if place == 0 else ("maxReplicas", "minReplicas")
 
+    def act(launch: Launch, flag: str, value: str) -> Launch:
+        if not is_count(value):
+            return nodes(launch, flag, value)
+        given = int(value)
+        bounds = list(launch.nodes or (given, given))
+        bounds[place] = given
+        told = (
+            f"{field}, with as many workers on a node as before"
+            if of_ranks
+            else f"{field}: {given} of the role worker"
+        )
+        verdict = Verdict.KEPT
+        if bounds[0] > bounds[1]:
+            bounds[1 - place] = given
+            told, verdict = f"{told}, and {other} is {given} now", Verdict.CHANGED
+        launch = replace(launch, nodes=(bounds[0], bounds[1]))
+        return launch.note(flag, verdict, told, sizes=() if of_ranks else ((field, given),))
 
-def most_nodes(launch: Launch, flag: str, value: str) -> Launch:
-    """Return the upper bound of --nnodes."""
-    if not value.isdecimal():
-        return nodes(launch, flag, value)
-    most = max(int(value), 1)
-    before = launch.nodes or (most, most)
-    follows = before[0] > most
-    launch = replace(launch, nodes=(min(most, before[0]), most))
-    return _note_bound(launch, flag, "maxReplicas", most, "minReplicas" if follows else "")
-
-
-def _note_bound(launch: Launch, flag: str, field: str, given: int, follows: str) -> Launch:
-    """Add a note on a bound, and on the other one if it `follows`."""
-    told, verdict = f"{field}: {given} of the role worker", Verdict.KEPT
-    if follows:
-        told, verdict = f"{told}, and {follows} is {given} now", Verdict.CHANGED
-    return launch.note(flag, verdict, told, sizes=((field, given),))
+    return act
 
 
 def processes(launch: Launch, flag: str, value: str) -> Launch:
     """The processes of each node."""
-    if not (value.isdecimal() and int(value)) and value not in ("auto", "cpu", "gpu", "xpu"):
+    try:
+        stated_count(value)
+    except ValueError:
         return launch.note(
-            flag, Verdict.DROPPED, f"{NEEDS_A_NUMBER} --nproc-per-node NUMBER, or auto for all GPUs"
+            flag, Verdict.DROPPED, wrong(value, "--nproc-per-node NUMBER, or auto for all GPUs")
         )
     told = "--nproc-per-node of elasticjob run" + (", whose default is 1" if value == "1" else "")
     return replace(launch, processes=value).note(flag, Verdict.KEPT, told)
@@ -292,9 +287,24 @@ def processes(launch: Launch, flag: str, value: str) -> Launch:
 
 def total(launch: Launch, flag: str, value: str) -> Launch:
     """The processes of all nodes together."""
-    if not (value.isdecimal() and int(value)):
-        return launch.note(flag, Verdict.DROPPED, f"{NEEDS_A_NUMBER} --nproc-per-node, and replicas")
+    if not is_count(value):
+        return launch.note(flag, Verdict.DROPPED, wrong(value, "--nproc-per-node, and replicas"))
     return replace(launch, total=int(value)).note(flag, Verdict.KEPT, COUNTED)
+
+
+def is_count(value: str) -> bool:
+    """Whether a text is a whole number of at least 1."""
+    return value.isdecimal() and 0 < int(value) < 1_000_000
+
+
+def wrong(value: str, instead: str) -> str:
+    """Return why a flag's value is not taken, and what to write."""
+    why = (
+        "its value is known only where the line runs"
+        if "$" in value or "`" in value
+        else f"{value!r} is no size"
+    )
+    return f"{why}: write {instead}"
 
 
 def as_module(launch: Launch, flag: str, value: str) -> Launch:

@@ -13,6 +13,7 @@ from elasticjob.cli.convert.launchers.launch import (
     change,
     drop,
     needless,
+    one_bound,
     processes,
     same,
     total,
@@ -20,7 +21,6 @@ from elasticjob.cli.convert.launchers.launch import (
 from elasticjob.cli.convert.system import Verdict
 
 OF_MPI: Final = "it is for MPI, which does not start here"
-SWAPPED: Final = "the smaller is minReplicas now, the larger maxReplicas"
 BOUND: Final = "workers are bound to no cores: write numactl before the command"
 
 
@@ -53,27 +53,6 @@ def hosts(launch: Launch, flag: str, value: str) -> Launch:
     return launch.note(
         flag, Verdict.KEPT, f"replicas: {len(names)} of the role worker", sizes=(("replicas", len(names)),)
     )
-
-
-def least(launch: Launch, flag: str, value: str) -> Launch:
-    """The least number of ranks."""
-    return _bound(launch, flag, value, "minReplicas", 0)
-
-
-def most(launch: Launch, flag: str, value: str) -> Launch:
-    """The largest number of ranks."""
-    return _bound(launch, flag, value, "maxReplicas", 1)
-
-
-def _bound(launch: Launch, flag: str, value: str, field: str, place: int) -> Launch:
-    if not (value.isdecimal() and int(value)):
-        return launch.note(flag, Verdict.DROPPED, f"write {field} of the role worker")
-    bounds = list(launch.nodes or (int(value), int(value)))
-    bounds[place] = int(value)
-    launch = replace(launch, nodes=(min(bounds), max(bounds)))
-    if bounds[0] > bounds[1]:
-        return launch.note(flag, Verdict.CHANGED, f"the least is more than the most: {SWAPPED}")
-    return launch.note(flag, Verdict.KEPT, f"{field}, with as many workers on a node as before")
 
 
 BOUNDS: Final = frozenset({"min-np", "min-num-proc", "max-np", "max-num-proc"})
@@ -111,8 +90,8 @@ MPIRUN: Final[Flags] = {
 }
 HOROVODRUN: Final[Flags] = {
     **dict.fromkeys(("np", "num-proc"), Flag(total)),
-    **dict.fromkeys(("min-np", "min-num-proc"), Flag(least)),
-    **dict.fromkeys(("max-np", "max-num-proc"), Flag(most)),
+    **dict.fromkeys(("min-np", "min-num-proc"), Flag(one_bound(0, of_ranks=True))),
+    **dict.fromkeys(("max-np", "max-num-proc"), Flag(one_bound(1, of_ranks=True))),
     **dict.fromkeys(("slots-per-host", "slots"), Flag(processes)),
     **dict.fromkeys(("H", "hosts"), Flag(hosts)),
     **dict.fromkeys(

@@ -17,6 +17,7 @@ from elasticjob.cli.convert.launchers.launch import (
     as_module,
     change,
     drop,
+    is_count,
     name_of,
     needless,
     no_python,
@@ -57,7 +58,7 @@ def check(found: str) -> Act:
 
 def unit(launch: Launch, flag: str, value: str) -> Launch:
     """Nodes train in multiples of a number."""
-    if not (value.isdecimal() and int(value)):
+    if not is_count(value):
         return launch.note(flag, Verdict.DROPPED, "write nodeUnit, a whole number")
     return replace(launch, unit=int(value)).note(flag, Verdict.KEPT, f"nodeUnit: {value}")
 

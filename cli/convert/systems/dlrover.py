@@ -7,44 +7,43 @@ from __future__ import annotations
 
 from typing import Final
 
-from elasticjob.api.v1alpha1.common import GROUP
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RANK, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceSpec
 from elasticjob.api.v1alpha1.older import todays_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlanSpec
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.ours import fields_of
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
-from elasticjob.cli.convert.todays import job
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, child, of_fields
+from elasticjob.cli.convert.todays import fields_of, job
 from elasticjob.cli.convert.training import note_near
 from elasticjob.kube.objects.kinds import Manifest
 
 NAMES_OF_JOBS: Final = ("elasticjob.dlrover/name", "elasticjob-name")
 """Labels of plans."""
 
+MARKS: Final = Marks(
+    labels=(
+        (r"elasticjob-name", LABEL_JOB),
+        (r"replica-type", LABEL_ROLE),
+        (r"replica-index", LABEL_INDEX),
+        (r"rank-index", LABEL_RANK),
+    ),
+    hosts=r"elasticjob-{job}-dlrover-master|{job}-edljob-[a-z]+-\d+",
+)
+"""What DLRover puts into pods, beside labels that are ours, too."""
 
-class DLRover:
-    """ElasticJobs and ScalePlans of DLRover, and our own."""
 
-    NAME = "DLRover ElasticJob, ScalePlan"
-    KINDS = (ELASTICJOB.untyped(), SCALEPLAN.untyped(), JOBRESOURCE.untyped())
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a kind of this group."""
-        return source.is_a(GROUP, ELASTICJOB.name, SCALEPLAN.name, JOBRESOURCE.name)
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the same object in today's fields."""
-        whole = Fields(source)
-        match source.manifest["kind"]:
-            case ELASTICJOB.name:
-                made = job(whole)
-            case SCALEPLAN.name:
-                made = pods.build(whole, SCALEPLAN, _plan(whole), name=_name(whole))
-            case _:
-                spec = fields_of(whole.below("spec"), JobResourceSpec)
-                made = pods.build(whole, JOBRESOURCE, spec, name=_name(whole))
-        return Conversion(made, whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the same object in today's fields."""
+    match whole.source.manifest["kind"]:
+        case ELASTICJOB.name:
+            made = job(whole)
+        case SCALEPLAN.name:
+            made = pods.build(whole, SCALEPLAN, _plan(whole), name=_name(whole))
+        case _:
+            spec = fields_of(whole.below("spec"), JobResourceSpec)
+            made = pods.build(whole, JOBRESOURCE, spec, name=_name(whole))
+    return [made]
 
 
 def _plan(whole: Fields) -> Manifest:
@@ -82,4 +81,9 @@ def _name(whole: Fields) -> str:
     return given if isinstance(given, str) else ""
 
 
-DLROVER: Final = DLRover()
+DLROVER: Final = System(
+    "DLRover ElasticJob, ScalePlan",
+    (ELASTICJOB.untyped(), SCALEPLAN.untyped(), JOBRESOURCE.untyped()),
+    of_fields(_read),
+    MARKS,
+)

@@ -8,35 +8,21 @@ from typing import Any, Final
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.requests import amounts
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Verdict, child
+from elasticjob.cli.convert.system import Fields, System, Verdict, child, kind, of_fields
 from elasticjob.cli.convert.todays import job
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "elastic.easydl.org"
 ROLES: Final = {"parameter_server": "ps", "worker": "worker", "evaluator": "evaluator"}
 COMMENT: Final = re.compile(r"\s*//.*")
 
 
-class EasyDL:
-    """ElasticJobs and JobResources of EasyDL."""
-
-    NAME = "EasyDL ElasticJob, JobResource"
-    KINDS = (
-        Kind(GROUP, "v1alpha1", "ElasticJob", "elasticjobs", dict),
-        Kind(GROUP, "v1alpha1", "JobResource", "jobresources", dict),
-    )
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a kind of this group."""
-        return source.is_a(GROUP, "ElasticJob", "JobResource")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job, or the request for sizes."""
-        whole = Fields(source)
-        spec = whole.below("spec")
-        if source.manifest["kind"] == "ElasticJob":
-            return Conversion(job(whole), whole.notes())
-        return Conversion(pods.build(whole, JOBRESOURCE, _sizes(spec)), whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job, or the request for sizes."""
+    spec = whole.below("spec")
+    if whole.source.manifest["kind"] == "ElasticJob":
+        return [job(whole)]
+    return [pods.build(whole, JOBRESOURCE, _sizes(spec))]
 
 
 def _sizes(spec: Fields) -> Manifest:
@@ -79,4 +65,11 @@ def _amounts(fields: Fields) -> Manifest:
     return found
 
 
-EASYDL: Final = EasyDL()
+EASYDL: Final = System(
+    "EasyDL ElasticJob, JobResource",
+    (
+        kind(GROUP, "ElasticJob", "v1alpha1"),
+        kind(GROUP, "JobResource", "v1alpha1"),
+    ),
+    of_fields(_read),
+)

@@ -4,42 +4,50 @@ from __future__ import annotations
 
 from typing import Final
 
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
-from elasticjob.cli.convert.training import Training, role_of, say, with_image, with_main, within
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.cli.convert.system import (
+    Fields,
+    Marks,
+    System,
+    Unconvertible,
+    Verdict,
+    child,
+    kind,
+    of_fields,
+)
+from elasticjob.cli.convert.training import Training, processes, role_of, say, with_image, with_main, within
+from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "kai.alibabacloud.com"
 NO_LAUNCHER: Final = "workers find each other by the job's master: there is no launcher"
 NO_SCRIPT: Final = "no script runs at a change of size: agents hear of it from the job's master"
 TO_WORKERS: Final = "each worker runs it now, as spec.replicaSpecs.worker.template"
 
+MARKS: Final = Marks(
+    labels=(
+        (r"(?:training-)?job-name", LABEL_JOB),
+        (r"replica-type|training-job-role", LABEL_ROLE),
+        (r"replica-index", LABEL_INDEX),
+        (r"group-name|job-role", ""),
+    ),
+    variables=((r"(?:OMPI|HOROVOD_GLOO|HOROVOD_ELASTIC)_[A-Z_]+", ""),),
+    hosts=r"{job}-(?:worker-\d+|launcher)",
+    objects=(r"/etc/edl[/\w]*", r"{job}-(?:config|secret)"),
+)
+"""What et-operator puts into pods."""
 
-class EtOperator:
-    """TrainingJobs of et-operator, and the objects that scale them."""
 
-    NAME = "et-operator TrainingJob, ScaleIn, ScaleOut"
-    KINDS = (
-        Kind(GROUP, "v1alpha1", "TrainingJob", "trainingjobs", dict),
-        Kind(GROUP, "v1alpha1", "ScaleIn", "scaleins", dict),
-        Kind(GROUP, "v1alpha1", "ScaleOut", "scaleouts", dict),
-    )
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a kind of this group."""
-        return source.is_a(GROUP, "TrainingJob", "ScaleIn", "ScaleOut")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job, or a ScalePlan for the nodes that a ScaleIn names."""
-        whole = Fields(source)
-        if source.manifest["kind"] == "TrainingJob":
-            return Conversion(pods.job(whole, _job(whole.below("spec"))), whole.notes())
-        plan = _plan(source, whole.below("spec"))
-        return Conversion(pods.build(whole, SCALEPLAN, plan), whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job, or a ScalePlan for the nodes that a ScaleIn names."""
+    if whole.source.manifest["kind"] == "TrainingJob":
+        return [pods.job(whole, _job(whole.below("spec")))]
+    plan = _plan(whole.below("spec"))
+    return [pods.build(whole, SCALEPLAN, plan)]
 
 
 def _job(spec: Fields) -> Manifest:
@@ -61,8 +69,8 @@ def _worker(spec: Fields, roles: Fields) -> Manifest:
         launcher.drop(name, NO_LAUNCHER, harmless=True)
     sizes = {name: role.number(name) for name in ("replicas", "minReplicas", "maxReplicas")}
     policy = role.text("restartPolicy") or spec.text("restartPolicy")
-    slots = spec.number("slotsPerWorker", "as --nproc-per-node of elasticjob run")
-    found = _with_the_launchers_command(launcher, pods.template(role), str(slots or ""))
+    slots = processes(spec, "slotsPerWorker")
+    found = _with_the_launchers_command(launcher, pods.template(role), slots)
     return role_of(found, within(role, sizes), restartPolicy=policy)
 
 
@@ -83,13 +91,13 @@ def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str
     return Training(with_main(template, container), read.launch)
 
 
-def _plan(source: Source, spec: Fields) -> Manifest:
+def _plan(spec: Fields) -> Manifest:
     job = spec.below("selector").text("name", "as spec.ownerJob")
     for name in ("script", "timeout", "env", "backoffLimit"):
         spec.drop(name, NO_SCRIPT, harmless=name != "script")
     names = spec.below("toDelete").peek("podNames")
     if not isinstance(names, list) or not names:
-        field = "toDelete" if source.manifest["kind"] == "ScaleIn" else "toAdd"
+        field = "toDelete" if spec.source.manifest["kind"] == "ScaleIn" else "toAdd"
         raise Unconvertible(
             f"spec.{field}.count is relative, and a plan says how many there are then: write "
             f"kubectl scale elasticjob {job or 'NAME'} --replicas=N"
@@ -100,4 +108,13 @@ def _plan(source: Source, spec: Fields) -> Manifest:
     return {"ownerJob": job, "removePods": [{"name": str(name)} for name in names], "manualScaling": True}
 
 
-ETOPERATOR: Final = EtOperator()
+ETOPERATOR: Final = System(
+    "et-operator TrainingJob, ScaleIn, ScaleOut",
+    (
+        kind(GROUP, "TrainingJob", "v1alpha1"),
+        kind(GROUP, "ScaleIn", "v1alpha1"),
+        kind(GROUP, "ScaleOut", "v1alpha1"),
+    ),
+    of_fields(_read),
+    MARKS,
+)

@@ -2,60 +2,70 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.system import (
+    Fields,
+    Marks,
+    System,
+    Unconvertible,
+    Verdict,
+    child,
+    kind,
+    of_fields,
+)
+from elasticjob.cli.convert.systems.pytorchjob import MARKS as KUBEFLOW
 from elasticjob.cli.convert.systems.pytorchjob import THE_OTHERS, WORKERS, bounds
-from elasticjob.cli.convert.training import Training, node_fields, role_of, training_template, within
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.cli.convert.training import (
+    Training,
+    node_fields,
+    processes,
+    role_of,
+    training_template,
+    within,
+)
+from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "sagemaker.amazonaws.com"
 BY_STEPS: Final = "hangs are noticed by the steps of workers: docs/health.md"
 NOT_AT_ONCE: Final = "nodes join and leave between two steps: docs/training.md"
 IN_ALL: Final = "no job starts again as a whole: nodes are replaced, while restartCount and backoffLimit last"
 
+MARKS: Final = Marks(
+    labels=((rf"{re.escape(GROUP)}/.+", ""), *KUBEFLOW.labels),
+    variables=KUBEFLOW.variables,
+    hosts=r"{job}-[a-z][\w-]*-\d+",
+)
 
-class HyperPod:
-    """HyperPodPyTorchJobs."""
 
-    NAME = "SageMaker HyperPodPyTorchJob"
-    KINDS = (Kind(GROUP, "v1", "HyperPodPyTorchJob", "hyperpodpytorchjobs", dict),)
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a HyperPodPyTorchJob."""
-        return source.is_a(GROUP, "HyperPodPyTorchJob")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job: its groups are one role of workers."""
-        whole = Fields(source)
-        spec = whole.below("spec")
-        groups = spec.each("replicaSpecs")
-        if not groups:
-            raise Unconvertible("spec.replicaSpecs has no group: write one, with its template")
-        processes = spec.keep(
-            "nprocPerNode", "as --nproc-per-node of elasticjob run, where the command says none"
-        )
-        defaults = Launch("", processes=str(processes or "auto"))
-        found = [training_template(group, ("pytorch",), defaults=defaults, plainly=True) for group in groups]
-        for group, each in zip(groups[1:], found[1:], strict=True):
-            if each.template != found[0].template:
-                group.note(child(group.path, "template"), Verdict.CHANGED, THE_OTHERS)
-        elastic = spec.below("elasticPolicy")
-        made: Manifest = {
-            **node_fields(found[0].launch),
-            "nodeUnit": elastic.number("replicaIncrementStep", "as spec.nodeUnit"),
-            "replicaSpecs": {"worker": _worker(groups, elastic, found[0])},
-            "runPolicy": _policy(spec.below("runPolicy")),
-        }
-        for field, value in elastic.value.items():
-            if field == "replicaDiscreteValues":
-                elastic.drop(field, f"write spec.nodeUnit: sizes are its multiples, not {value}")
-            elif field.endswith("TimeoutInSeconds") or field.endswith("TimeInSeconds"):
-                elastic.drop(field, NOT_AT_ONCE)
-        return Conversion(pods.job(whole, made), whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job: its groups are one role of workers."""
+    spec = whole.below("spec")
+    groups = spec.each("replicaSpecs")
+    if not groups:
+        raise Unconvertible("spec.replicaSpecs has no group: write one, with its template")
+    defaults = Launch("", processes=processes(spec, "nprocPerNode") or "auto")
+    found = [training_template(group, ("pytorch",), defaults=defaults, plainly=True) for group in groups]
+    for group, each in zip(groups[1:], found[1:], strict=True):
+        if each.template != found[0].template:
+            group.note(child(group.path, "template"), Verdict.CHANGED, THE_OTHERS)
+    elastic = spec.below("elasticPolicy")
+    made: Manifest = {
+        **node_fields(found[0].launch),
+        "nodeUnit": elastic.number("replicaIncrementStep", "as spec.nodeUnit"),
+        "replicaSpecs": {"worker": _worker(groups, elastic, found[0])},
+        "runPolicy": _policy(spec.below("runPolicy")),
+    }
+    for field, value in elastic.value.items():
+        if field == "replicaDiscreteValues":
+            elastic.drop(field, f"write spec.nodeUnit: sizes are its multiples, not {value}")
+        elif field.endswith("TimeoutInSeconds") or field.endswith("TimeInSeconds"):
+            elastic.drop(field, NOT_AT_ONCE)
+    return [pods.job(whole, made)]
 
 
 def _worker(groups: list[Fields], elastic: Fields, found: Training) -> Manifest:
@@ -105,4 +115,6 @@ def _policy(policy: Fields) -> Manifest:
     return pods.without_empty(found)
 
 
-HYPERPOD: Final = HyperPod()
+HYPERPOD: Final = System(
+    "SageMaker HyperPodPyTorchJob", (kind(GROUP, "HyperPodPyTorchJob"),), of_fields(_read)
+)

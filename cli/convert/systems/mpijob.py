@@ -11,8 +11,8 @@ from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import Rewritten, list_of, rewritten
 from elasticjob.cli.convert.launchers.launch import OF_SSH, Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy, run_policy
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
-from elasticjob.cli.convert.systems.pytorchjob import GROUP, general
+from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, child, kind, of_fields
+from elasticjob.cli.convert.systems.pytorchjob import GROUP, MARKS, general
 from elasticjob.cli.convert.training import (
     NEEDS_MPI,
     Training,
@@ -20,53 +20,43 @@ from elasticjob.cli.convert.training import (
     members,
     node_fields,
     note_near,
+    processes,
     role_of,
     say,
     with_image,
     with_main,
 )
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 WORKERS: Final = "spec.replicaSpecs.worker"
 NO_POD: Final = "there is no launcher: its command is that of the workers, and their resources are their own"
 THE_COMMAND: Final = "the workers run the launcher's command in its place"
 
 
-class MPIJob:
-    """MPIJobs of the training operator (v1) and of mpi-operator (v1alpha1 to v2beta1)."""
-
-    NAME = "Kubeflow MPIJob"
-    KINDS = (Kind(GROUP, "v2beta1", "MPIJob", "mpijobs", dict), Kind(GROUP, "v1", "MPIJob", "mpijobs", dict))
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is an MPIJob."""
-        return source.is_a(GROUP, "MPIJob")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job of the workers. Raises Unconvertible if only MPI can start their program."""
-        whole = Fields(source)
-        spec = whole.below("spec")
-        if "template" in spec and "mpiReplicaSpecs" not in spec:
-            worker, sizes = _of_one_template(spec)
-        else:
-            worker, sizes = _of_roles(spec)
-        for field in ("sshAuthMountPath", "mpiImplementation", "mpiDistribution", "launcherCreationPolicy"):
-            spec.drop(field, OF_SSH, harmless=True)
-        spec.drop("mainContainer", "the container called main is, else the first", harmless=True)
-        policy = spec.below("runPolicy")
-        made: Manifest = {
-            **general(policy),
-            **node_fields(worker.launch),
-            "replicaSpecs": {"worker": role_of(worker, sizes)},
-            "runPolicy": {
-                "cleanPodPolicy": clean_pod_policy(spec),
-                "backoffLimit": spec.number("backoffLimit"),
-                "activeDeadlineSeconds": spec.number("activeDeadlineSeconds"),
-                **run_policy(policy),
-            },
-        }
-        made["runPolicy"] = pods.without_empty(made["runPolicy"])
-        return Conversion(pods.job(whole, made), whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job of the workers. Raises Unconvertible if only MPI can start their program."""
+    spec = whole.below("spec")
+    if "template" in spec and "mpiReplicaSpecs" not in spec:
+        worker, sizes = _of_one_template(spec)
+    else:
+        worker, sizes = _of_roles(spec)
+    for field in ("sshAuthMountPath", "mpiImplementation", "mpiDistribution", "launcherCreationPolicy"):
+        spec.drop(field, OF_SSH, harmless=True)
+    spec.drop("mainContainer", "the container called main is, else the first", harmless=True)
+    policy = spec.below("runPolicy")
+    made: Manifest = {
+        **general(policy),
+        **node_fields(worker.launch),
+        "replicaSpecs": {"worker": role_of(worker, sizes)},
+        "runPolicy": {
+            "cleanPodPolicy": clean_pod_policy(spec),
+            "backoffLimit": spec.number("backoffLimit"),
+            "activeDeadlineSeconds": spec.number("activeDeadlineSeconds"),
+            **run_policy(policy),
+        },
+    }
+    made["runPolicy"] = pods.without_empty(made["runPolicy"])
+    return [pods.job(whole, made)]
 
 
 def _of_roles(spec: Fields) -> tuple[Training, dict[str, Any]]:
@@ -74,14 +64,14 @@ def _of_roles(spec: Fields) -> tuple[Training, dict[str, Any]]:
     if "Launcher" not in roles:
         raise Unconvertible("spec.mpiReplicaSpecs has no Launcher: write one, with the command")
     launcher, worker = roles["Launcher"], roles.get("Worker", roles["Launcher"])
-    each = spec.number("slotsPerWorker", "as --nproc-per-node of elasticjob run")
+    each = processes(spec, "slotsPerWorker")
     given = worker.number("replicas", f"as {WORKERS}.replicas")
     count = 1 if given is None else given
     beside = spec.flag("runLauncherAsWorker", "as one more worker")
     workers = count + bool(beside)
     if beside and given is not None:
         worker.keep("replicas", f"counted in {WORKERS}.replicas, with the launcher")
-    starter = launcher_container(launcher, Launch("", processes=str(each or 1), nodes=(workers, workers)))
+    starter = launcher_container(launcher, Launch("", processes=each or "1", nodes=(workers, workers)))
     template = pods.template(worker)
     if worker is not launcher:
         template = under(worker, template, starter.container)
@@ -142,12 +132,11 @@ def _of_one_template(spec: Fields) -> tuple[Training, dict[str, Any]]:
     units = spec.number("processingUnits", "as GPUs of all workers")
     total = gpus or units
     names = ("gpusPerNode", "processingUnitsPerNode", "slotsPerWorker")
-    given = [spec.number(name, "as --nproc-per-node of elasticjob run") for name in names]
-    each = next((one for one in given if one), None)
+    each = processes(spec, *names)
     spec.drop("launcherOnMaster", "there is no launcher", harmless=True)
     template = pods.template(spec)
     found = pods.containers(template)
-    per = each or (devices(found[0]) if found else 0) or min(total or 1, 8)
+    per = int(each if each.isdecimal() else 0) or (devices(found[0]) if found else 0) or min(total or 1, 8)
     workers = count or max((total or per) // max(per, 1), 1)
     starter = launcher_container(spec, Launch("", processes=str(per), nodes=(workers, workers)))
     container = with_image(spec, "spec.template.spec.containers[0]", starter.container)
@@ -161,4 +150,6 @@ def _of_one_template(spec: Fields) -> tuple[Training, dict[str, Any]]:
     }
 
 
-MPIJOB: Final = MPIJob()
+MPIJOB: Final = System(
+    "Kubeflow MPIJob", (kind(GROUP, "MPIJob", "v2beta1"), kind(GROUP, "MPIJob")), of_fields(_read), MARKS
+)

@@ -10,9 +10,9 @@ from elasticjob.api.paddle.convert import OLD_GPU, elasticjob_of, notes, problem
 from elasticjob.api.paddle.trainingjob import GROUP, TRAININGJOB, Instance, TrainingJob, TrainingJobSpec
 from elasticjob.api.v1alpha1.elasticjob import Gang
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, child, kind, of_fields
 from elasticjob.cli.convert.training import note_near
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 WHERE: Final = {
     "image": "the image of all roles",
@@ -46,32 +46,21 @@ AS_GANG: Final = "runPolicy.scheduling.gang: preferred, by the API that the clus
 OTHER_SCHEDULER: Final = "the cluster's own scheduler: write schedulerName in the templates for another"
 
 
-class Paddle:
-    """TrainingJobs of EDL, in any of its versions."""
-
-    NAME = "Paddle TrainingJob"
-    KINDS = (TRAININGJOB.untyped(), Kind(GROUP, "v1alpha1", "TrainingJob", "trainingjobs", dict))
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a TrainingJob of this group."""
-        return source.is_a(GROUP, "TrainingJob", "TrainingJobs")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job that the operator would run, and a note for each field."""
-        whole = Fields(source)
-        try:
-            job = TrainingJob.model_validate(_mend(whole))
-        except ValidationError as error:
-            first = error.errors()[0]
-            path = ".".join(str(step) for step in first["loc"])
-            raise Unconvertible(f"{path}: {first['msg'].lower()}: correct it") from error
-        if wrong := problems(job):
-            raise Unconvertible("; ".join(str(each) for each in wrong))
-        made = elasticjob_of(job)["spec"]
-        if job.spec.pod_group_name:
-            made["runPolicy"] = {"scheduling": {"gang": Gang.PREFERRED.value}}
-        _read(whole.below("spec"), job)
-        return Conversion(pods.job(whole, made), whole.notes(ADVICE))
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job that the operator would run, and a note for each field."""
+    try:
+        job = TrainingJob.model_validate(_mend(whole))
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = ".".join(str(step) for step in first["loc"])
+        raise Unconvertible(f"{path}: {first['msg'].lower()}: correct it") from error
+    if wrong := problems(job):
+        raise Unconvertible("; ".join(str(each) for each in wrong))
+    made = elasticjob_of(job)["spec"]
+    if job.spec.pod_group_name:
+        made["runPolicy"] = {"scheduling": {"gang": Gang.PREFERRED.value}}
+    _told(whole.below("spec"), job)
+    return [pods.job(whole, made)]
 
 
 def _mend(whole: Fields) -> Manifest:
@@ -93,7 +82,7 @@ def _has_a_range(trainer: Manifest) -> bool:
     return isinstance(least, int) and isinstance(most, int) and least < most
 
 
-def _read(spec: Fields, job: TrainingJob) -> None:
+def _told(spec: Fields, job: TrainingJob) -> None:
     for name in _names(TrainingJobSpec):
         if name not in ROLES and child(spec.path, name) not in spec.log.notes:
             spec.keep(name, WHERE.get(name, ""))
@@ -125,9 +114,9 @@ def _where(role: str, field: str) -> str:
 
 
 def _old_gpus(fields: Fields, instance: Instance) -> None:
-    for kind, amounts in instance.resources.items():
+    for bound, amounts in instance.resources.items():
         if isinstance(amounts, dict) and OLD_GPU in amounts:
-            path = child(child(child(fields.path, "resources"), kind), OLD_GPU)
+            path = child(child(child(fields.path, "resources"), bound), OLD_GPU)
             fields.note(path, Verdict.KEPT, "as nvidia.com/gpu, in requests and limits")
 
 
@@ -135,4 +124,8 @@ def _names(model: type[TrainingJobSpec]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-PADDLE: Final = Paddle()
+PADDLE: Final = System(
+    "Paddle TrainingJob",
+    (TRAININGJOB.untyped(), kind(GROUP, "TrainingJob", "v1alpha1")),
+    of_fields(_read, ADVICE),
+)

@@ -4,80 +4,85 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.launch import MASTER, Launch
-from elasticjob.cli.convert.runpolicy import run_policy
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict
-from elasticjob.cli.convert.training import Training, members, node_fields, role_of, training_template, within
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.cli.convert.runpolicy import manager, run_policy
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, kind, of_fields
+from elasticjob.cli.convert.training import (
+    Training,
+    members,
+    node_fields,
+    processes,
+    role_of,
+    training_template,
+    within,
+)
+from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "kubeflow.org"
-OURS: Final = ("", "kubeflow.org/training-operator")
-"""Values of managedBy that name the operator itself."""
+OURS: Final = "kubeflow.org/training-operator"
 WORKERS: Final = "spec.replicaSpecs.worker"
 THE_OTHERS: Final = "the first worker has the template of Worker: there is no special first pod"
 SIZED: Final = (
     "optimizeMode: single-job learns the number from the training speed; an HPA of your own may scale the job"
 )
 
+PREFIX: Final = r"(?:training\.kubeflow\.org/|kubeflow\.org/|(?:pytorch|tf|mpi|jax)[-_])?"
+MARKS: Final = Marks(
+    labels=(
+        (rf"{PREFIX}job[-_]name", LABEL_JOB),
+        (rf"{PREFIX}replica[-_]type", LABEL_ROLE),
+        (rf"{PREFIX}replica[-_]index", LABEL_INDEX),
+        (rf"{PREFIX}job[-_]role|group-name|controller-name|(?:training\.)?kubeflow\.org/.+", ""),
+    ),
+    variables=(
+        (r"\$[({]?(?:PET_NODE_)?RANK", "NODE_RANK"),
+        (r"PET_NNODES", "NODE_NUM"),
+        (r"\$[({]?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE|LOCAL_RANK)", ""),
+        (r"(?:PET|OMPI|PMIX?)_[A-Z_]+|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID", ""),
+    ),
+    hosts=r"{job}-(?:master|worker|launcher|ps|chief|evaluator)(?:-\d+)?",
+    objects=(r"/etc/mpi(?:/\w+)?", r"{job}-(?:config|ssh)", r"/root/\.ssh|/home/mpiuser/\.ssh"),
+)
+"""What the training operator and mpi-operator put into pods."""
 
-class PyTorchJob:
-    """PyTorchJobs of the training operator, in any version."""
 
-    NAME = "Kubeflow PyTorchJob"
-    KINDS = (Kind(GROUP, "v1", "PyTorchJob", "pytorchjobs", dict),)
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a PyTorchJob."""
-        return source.is_a(GROUP, "PyTorchJob")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job: one role of workers, each with elasticjob run."""
-        whole = Fields(source)
-        spec = whole.below("spec")
-        roles = members(spec, "pytorchReplicaSpecs", ("Master", "Worker"))
-        if not roles:
-            raise Unconvertible(
-                "spec.pytorchReplicaSpecs has neither Master nor Worker: write Worker, with its template"
-            )
-        elastic = spec.below("elasticPolicy")
-        defaults = launch_of(elastic, processes(spec, elastic))
-        found = {
-            name: training_template(role, ("pytorch",), defaults=defaults, plainly=True)
-            for name, role in roles.items()
-        }
-        worker = found.get("Worker", found.get("Master", Training({})))
-        sizes = {"replicas": count_workers(roles, elastic), **bounds(elastic)}
-        if worker.launch is not None and not bounds(elastic) and len(roles) == 1:
-            sizes |= {name: size for name, size in worker.launch.sizes().items() if name != "replicas"}
-        compare(roles, found)
-        sizes = within(roles.get("Worker", roles.get("Master", spec)), sizes, elastic)
-        made: Manifest = {
-            **general(spec.below("runPolicy")),
-            **node_fields(worker.launch),
-            "replicaSpecs": {"worker": role_of(worker, sizes, restartPolicy=restart_policy(roles))},
-            "runPolicy": run_policy(spec.below("runPolicy")),
-        }
-        return Conversion(pods.job(whole, made), whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job: one role of workers, each with elasticjob run."""
+    spec = whole.below("spec")
+    roles = members(spec, "pytorchReplicaSpecs", ("Master", "Worker"))
+    if not roles:
+        raise Unconvertible(
+            "spec.pytorchReplicaSpecs has neither Master nor Worker: write Worker, with its template"
+        )
+    elastic = spec.below("elasticPolicy")
+    defaults = launch_of(
+        elastic, processes(spec, "nprocPerNode") or processes(elastic, "nProcPerNode") or "auto"
+    )
+    found = {
+        name: training_template(role, ("pytorch",), defaults=defaults, plainly=True)
+        for name, role in roles.items()
+    }
+    worker = found.get("Worker", found.get("Master", Training({})))
+    sizes = {"replicas": count_workers(roles, elastic), **bounds(elastic)}
+    if worker.launch is not None and not bounds(elastic) and len(roles) == 1:
+        sizes |= {name: size for name, size in worker.launch.sizes().items() if name != "replicas"}
+    compare(roles, found)
+    sizes = within(roles.get("Worker", roles.get("Master", spec)), sizes, elastic)
+    made: Manifest = {
+        **general(spec.below("runPolicy")),
+        **node_fields(worker.launch),
+        "replicaSpecs": {"worker": role_of(worker, sizes, restartPolicy=restart_policy(roles))},
+        "runPolicy": run_policy(spec.below("runPolicy")),
+    }
+    return [pods.job(whole, made)]
 
 
 def general(policy: Fields) -> Manifest:
     """Return the fields of a run policy that are those of the spec here."""
     suspend = policy.flag("suspend", "as spec.suspend")
-    manager = policy.peek("managedBy")
-    if manager in OURS:
-        policy.drop("managedBy", "is the operator itself", harmless=True)
-        manager = ""
-    else:
-        policy.keep("managedBy", "as spec.managedBy")
-    return pods.without_empty({"suspend": suspend, "managedBy": manager})
-
-
-def processes(spec: Fields, elastic: Fields) -> str:
-    """Return the processes of each node: a number, auto, cpu or gpu; auto by default."""
-    told = "as --nproc-per-node of elasticjob run, where the command calls a launcher"
-    found = spec.keep("nprocPerNode", told) or elastic.keep("nProcPerNode", told)
-    return str(found or "auto")
+    return pods.without_empty({"suspend": suspend, "managedBy": manager(policy, OURS)})
 
 
 def launch_of(elastic: Fields, each: str) -> Launch:
@@ -119,4 +124,4 @@ def compare(roles: dict[str, Fields], found: dict[str, Training]) -> None:
     roles["Master"].note(f"{roles['Master'].path}.template", Verdict.CHANGED, THE_OTHERS)
 
 
-PYTORCHJOB: Final = PyTorchJob()
+PYTORCHJOB: Final = System("Kubeflow PyTorchJob", (kind(GROUP, "PyTorchJob"),), of_fields(_read), MARKS)

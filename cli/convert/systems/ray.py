@@ -9,12 +9,23 @@ from typing import Any, Final
 
 import yaml
 
+from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import in_script, list_of
 from elasticjob.cli.convert.launchers.launch import Launch, words_of
 from elasticjob.cli.convert.launchers.table import found_in
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.runpolicy import manager
+from elasticjob.cli.convert.system import (
+    Fields,
+    Marks,
+    System,
+    Unconvertible,
+    Verdict,
+    child,
+    kind,
+    of_fields,
+)
 from elasticjob.cli.convert.training import (
     Training,
     devices,
@@ -24,10 +35,10 @@ from elasticjob.cli.convert.training import (
     with_main,
     within,
 )
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "ray.io"
-OURS: Final = ("", "ray.io/kuberay-operator")
+OURS: Final = "ray.io/kuberay-operator"
 WORKERS: Final = "spec.replicaSpecs.worker"
 LARGEST: Final = 64 * 1024
 NO_HEAD: Final = "there is no head: the job's master is a small pod of the operator's own"
@@ -61,51 +72,48 @@ FIELDS_OF_SUBMISSION: Final = (
     "metadata",
 )
 
+MARKS: Final = Marks(
+    labels=(
+        (r"ray\.io/cluster", LABEL_JOB),
+        (r"ray\.io/group", LABEL_ROLE),
+        (r"ray\.io/.+", ""),
+    ),
+    variables=((r"(?:RAY|KUBERAY|FQ_RAY)_[A-Z_]+", ""),),
+    hosts=r"[\w-]*-head-svc",
+)
+"""What KubeRay puts into pods."""
 
-class RayJob:
-    """RayJobs and RayClusters of KubeRay."""
 
-    NAME = "KubeRay RayJob, RayCluster"
-    KINDS = (
-        Kind(GROUP, "v1", "RayJob", "rayjobs", dict),
-        Kind(GROUP, "v1", "RayCluster", "rayclusters", dict),
-    )
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is one of KubeRay's kinds that may train."""
-        return source.is_a(GROUP, "RayJob", "RayCluster")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job of the first group of workers. Raises Unconvertible without an entrypoint."""
-        whole = Fields(source)
-        spec = whole.below("spec")
-        if source.manifest["kind"] == "RayCluster":
-            raise Unconvertible(
-                "a RayCluster has pods and no command: write a RayJob with "
-                "spec.entrypoint, or an ElasticJob "
-                "of your training script"
-            )
-        entrypoint = spec.peek("entrypoint")
-        if not isinstance(entrypoint, str) or not entrypoint.strip():
-            raise Unconvertible("spec.entrypoint is absent: write the command of the training script")
-        if "rayClusterSpec" not in spec:
-            raise Unconvertible(
-                "spec.rayClusterSpec is absent: the pods are those of another RayCluster; write "
-                "its workerGroupSpecs here"
-            )
-        cluster = spec.below("rayClusterSpec")
-        worker, sizes, more = _group(cluster, spec, entrypoint)
-        worker = with_variables(worker, _runtime(spec))
-        made: Manifest = {
-            "suspend": spec.flag("suspend"),
-            "managedBy": _manager(spec),
-            **node_fields(worker.launch),
-            **more,
-            "replicaSpecs": {"worker": role_of(worker, sizes)},
-            "runPolicy": _policy(spec),
-        }
-        _rest(spec, cluster)
-        return Conversion(pods.job(whole, made), whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job of the first group of workers. Raises Unconvertible without an entrypoint."""
+    spec = whole.below("spec")
+    if whole.source.manifest["kind"] == "RayCluster":
+        raise Unconvertible(
+            "a RayCluster has pods and no command: write a RayJob with "
+            "spec.entrypoint, or an ElasticJob "
+            "of your training script"
+        )
+    entrypoint = spec.peek("entrypoint")
+    if not isinstance(entrypoint, str) or not entrypoint.strip():
+        raise Unconvertible("spec.entrypoint is absent: write the command of the training script")
+    if "rayClusterSpec" not in spec:
+        raise Unconvertible(
+            "spec.rayClusterSpec is absent: the pods are those of another RayCluster; write "
+            "its workerGroupSpecs here"
+        )
+    cluster = spec.below("rayClusterSpec")
+    worker, sizes, more = _group(cluster, spec, entrypoint)
+    worker = with_variables(worker, _runtime(spec))
+    made: Manifest = {
+        "suspend": spec.flag("suspend"),
+        "managedBy": manager(spec, OURS),
+        **node_fields(worker.launch),
+        **more,
+        "replicaSpecs": {"worker": role_of(worker, sizes)},
+        "runPolicy": _policy(spec),
+    }
+    _rest(spec, cluster)
+    return [pods.job(whole, made)]
 
 
 def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Training, dict[str, Any], Manifest]:
@@ -122,7 +130,7 @@ def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Training, di
     first = head
     if groups:
         first = groups[0]
-        cluster.note(head.path, Verdict.DROPPED, NO_HEAD, harmless=True)
+        cluster.drop("headGroupSpec", NO_HEAD, harmless=True)
         cluster.log.opened.discard(head.path)
         first.keep("groupName", "the role is worker")
         sizes = _sizes(first, autoscaled=autoscaled)
@@ -276,13 +284,6 @@ def _policy(spec: Fields) -> Manifest:
     return pods.without_empty(found)
 
 
-def _manager(spec: Fields) -> str | None:
-    if spec.peek("managedBy") in OURS:
-        spec.drop("managedBy", "is the operator itself", harmless=True)
-        return None
-    return spec.text("managedBy") or None
-
-
 def _rest(spec: Fields, cluster: Fields) -> None:
     for field in FIELDS_OF_RAY:
         cluster.drop(field, OF_RAY, harmless=True)
@@ -296,4 +297,12 @@ def _rest(spec: Fields, cluster: Fields) -> None:
     spec.drop("clusterSelector", "the job has pods of its own")
 
 
-RAY: Final = RayJob()
+RAY: Final = System(
+    "KubeRay RayJob, RayCluster",
+    (
+        kind(GROUP, "RayJob"),
+        kind(GROUP, "RayCluster"),
+    ),
+    of_fields(_read),
+    MARKS,
+)

@@ -8,11 +8,10 @@ from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict
-from elasticjob.cli.convert.systems.pytorchjob import GROUP, general
+from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, kind, of_fields
+from elasticjob.cli.convert.systems.pytorchjob import GROUP, MARKS, general
 from elasticjob.cli.convert.training import Training, members, node_fields, role_of, training_template
-from elasticjob.controllers.parts import names
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 ROLES: Final = {"Ps": PS, "Worker": WORKER, "Chief": CHIEF, "Master": CHIEF, "Evaluator": EVALUATOR}
 OLDER: Final = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
@@ -25,42 +24,30 @@ OF_THE_FIRST: Final = "the first worker has the template of Worker"
 FRAMEWORK: Final = "tensorflow"
 
 
-class TFJob:
-    """TFJobs of the training operator and of tf-operator, in any version."""
-
-    NAME = "Kubeflow TFJob"
-    KINDS = (Kind(GROUP, "v1", "TFJob", "tfjobs", dict),)
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a TFJob."""
-        return source.is_a(GROUP, "TFJob")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job, whose nodes get TF_CONFIG from the operator."""
-        whole = Fields(source)
-        spec = whole.below("spec")
-        roles = {ROLES[name]: role for name, role in members(spec, "tfReplicaSpecs", ROLES).items()}
-        if WORKER not in roles and CHIEF not in roles:
-            raise Unconvertible("spec.tfReplicaSpecs has no Worker: write one, with its template")
-        found = {name: training_template(role, ("tensorflow",)) for name, role in roles.items()}
-        specs = {name: _role(role, found[name]) for name, role in roles.items()}
-        if PS not in specs and CHIEF in specs:
-            specs = _without_chief(roles, specs)
-        strategy = DistributionStrategy.PARAMETER_SERVER if PS in specs else DistributionStrategy.ALLREDUCE
-        policy = spec.below("runPolicy")
-        older = Fields(source, {name: spec.peek(name) for name in OLDER if name in spec}, spec.path, spec.log)
-        spec.drop("enableDynamicWorker", RANGED, harmless=spec.peek("enableDynamicWorker") is False)
-        made: Manifest = {
-            "distributionStrategy": strategy.value,
-            **general(policy),
-            **node_fields(next((each.launch for each in found.values() if each.launch), None)),
-            "replicaSpecs": specs,
-            "runPolicy": {**run_policy(older), **run_policy(policy), "successPolicy": _success(spec)},
-        }
-        job = pods.job(whole, made)
-        about = job["metadata"]
-        about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: FRAMEWORK}
-        return Conversion(job, whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job, whose nodes get TF_CONFIG from the operator."""
+    spec = whole.below("spec")
+    roles = {ROLES[name]: role for name, role in members(spec, "tfReplicaSpecs", ROLES).items()}
+    if WORKER not in roles and CHIEF not in roles:
+        raise Unconvertible("spec.tfReplicaSpecs has no Worker: write one, with its template")
+    found = {name: training_template(role, ("tensorflow",)) for name, role in roles.items()}
+    specs = {name: _role(role, found[name]) for name, role in roles.items()}
+    if PS not in specs and CHIEF in specs:
+        specs = _without_chief(roles, specs)
+    strategy = DistributionStrategy.PARAMETER_SERVER if PS in specs else DistributionStrategy.ALLREDUCE
+    policy = spec.below("runPolicy")
+    older = Fields(
+        whole.source, {name: spec.peek(name) for name in OLDER if name in spec}, spec.path, spec.log
+    )
+    spec.drop("enableDynamicWorker", RANGED, harmless=spec.peek("enableDynamicWorker") is False)
+    made: Manifest = {
+        "distributionStrategy": strategy.value,
+        **general(policy),
+        **node_fields(next((each.launch for each in found.values() if each.launch), None)),
+        "replicaSpecs": specs,
+        "runPolicy": {**run_policy(older), **run_policy(policy), "successPolicy": _success(spec)},
+    }
+    return [pods.job(whole, made, framework=FRAMEWORK)]
 
 
 def _role(role: Fields, found: Training) -> Manifest:
@@ -92,4 +79,4 @@ def _success(spec: Fields) -> str:
     return SuccessPolicy.CHIEF_OR_WORKER_0.value
 
 
-TFJOB: Final = TFJob()
+TFJOB: Final = System("Kubeflow TFJob", (kind(GROUP, "TFJob"),), of_fields(_read), MARKS)

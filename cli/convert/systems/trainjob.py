@@ -6,16 +6,24 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import list_of
 from elasticjob.cli.convert.launchers.launch import Launch
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Verdict, child
-from elasticjob.cli.convert.training import Training, node_fields, note_near, role_of, training_template
-from elasticjob.controllers.parts import names
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.cli.convert.runpolicy import manager
+from elasticjob.cli.convert.system import Fields, Marks, System, Verdict, child, kind, of_fields
+from elasticjob.cli.convert.training import (
+    Training,
+    node_fields,
+    note_near,
+    processes,
+    role_of,
+    training_template,
+)
+from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "trainer.kubeflow.org"
-OURS: Final = ("", "trainer.kubeflow.org/trainjob-controller")
+OURS: Final = "trainer.kubeflow.org/trainjob-controller"
 WORKERS: Final = "spec.replicaSpecs.worker"
 NO_RUNTIMES: Final = (
     "there are no runtimes: the template is in the job. kubectl get clustertrainingruntime {} -o "
@@ -31,40 +39,40 @@ NODE: Final = ("node", "trainer", "trainer-node")
 """Names that runtimes give to the pods that train."""
 LISTS: Final = ("volumes", "tolerations", "imagePullSecrets", "schedulingGates")
 
+MARKS: Final = Marks(
+    labels=(
+        (r"(?:batch\.kubernetes\.io/)?job-name|jobset\.sigs\.k8s\.io/jobset-name", LABEL_JOB),
+        (r"jobset\.sigs\.k8s\.io/replicatedjob-name", LABEL_ROLE),
+        (r"batch\.kubernetes\.io/job-completion-index", LABEL_INDEX),
+        (r"(?:jobset\.sigs\.k8s\.io|batch\.kubernetes\.io|trainer\.kubeflow\.org)/.+|controller-uid", ""),
+    ),
+    variables=(
+        (r"JOB_COMPLETION_INDEX", "NODE_RANK"),
+        (r"PET_NODE_RANK", "NODE_RANK"),
+        (r"PET_NNODES", "NODE_NUM"),
+        (r"\$[({]?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)", ""),
+        (r"(?:PET|OMPI|PMIX?)_[A-Z_]+|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID", ""),
+    ),
+    hosts=r"{job}-(?:node|trainer-node|launcher)-\d+(?:-\d+)?",
+    objects=(r"/etc/mpi(?:/\w+)?",),
+)
+"""What JobSet and the runtimes' plugins put into pods."""
 
-class TrainJob:
-    """TrainJobs of Kubeflow Trainer v2."""
 
-    NAME = "Kubeflow TrainJob"
-    KINDS = (Kind(GROUP, "v1alpha1", "TrainJob", "trainjobs", dict),)
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a TrainJob."""
-        return source.is_a(GROUP, "TrainJob")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job, with the image of the trainer or ours."""
-        whole = Fields(source)
-        spec = whole.below("spec")
-        _runtime(spec)
-        found, count = _worker(spec)
-        manager = spec.peek("managedBy")
-        suspend = spec.flag("suspend")
-        if manager in OURS:
-            spec.drop("managedBy", "is the operator itself", harmless=True)
-            manager = None
-        made: Manifest = {
-            "suspend": suspend,
-            "managedBy": spec.keep("managedBy") if manager else None,
-            **node_fields(found.launch),
-            "replicaSpecs": {"worker": role_of(found, {"replicas": count})},
-            "runPolicy": pods.without_empty({"activeDeadlineSeconds": spec.number("activeDeadlineSeconds")}),
-        }
-        job = pods.job(whole, made)
-        if "jax" in str(spec.below("runtimeRef").peek("name")):
-            about = job["metadata"]
-            about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: "jax"}
-        return Conversion(job, whole.notes())
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job, with the image of the trainer or ours."""
+    spec = whole.below("spec")
+    _runtime(spec)
+    found, count = _worker(spec)
+    made: Manifest = {
+        "suspend": spec.flag("suspend"),
+        "managedBy": manager(spec, OURS),
+        **node_fields(found.launch),
+        "replicaSpecs": {"worker": role_of(found, {"replicas": count})},
+        "runPolicy": pods.without_empty({"activeDeadlineSeconds": spec.number("activeDeadlineSeconds")}),
+    }
+    framework = "jax" if "jax" in str(spec.below("runtimeRef").peek("name")) else ""
+    return [pods.job(whole, made, framework=framework)]
 
 
 def _runtime(spec: Fields) -> None:
@@ -78,9 +86,7 @@ def _runtime(spec: Fields) -> None:
 def _worker(spec: Fields) -> tuple[Training, int]:
     trainer = spec.below("trainer")
     count = trainer.number("numNodes", f"as {WORKERS}.replicas")
-    processes = trainer.keep(
-        "numProcPerNode", "as --nproc-per-node of elasticjob run, where the command says none"
-    )
+    each = processes(trainer, "numProcPerNode")
     container: Manifest = {
         "name": "main",
         "image": trainer.text("image"),
@@ -91,7 +97,7 @@ def _worker(spec: Fields) -> tuple[Training, int]:
     }
     template = _patch_template(spec, pods.without_empty(container))
     written = Fields(spec.source, {"template": template}, trainer.path, spec.log)
-    found = training_template(written, defaults=Launch("", processes=str(processes or "auto")))
+    found = training_template(written, defaults=Launch("", processes=each or "auto"))
     _note_where_written(spec, trainer)
     if not (found.container.get("command") or found.container.get("args")):
         note_near(spec, child(trainer.path, "command"), Verdict.CHANGED, OF_THE_RUNTIME)
@@ -195,4 +201,4 @@ def _merge(inner: Fields, container: Manifest) -> Manifest:
     return container
 
 
-TRAINJOB: Final = TrainJob()
+TRAINJOB: Final = System("Kubeflow TrainJob", (kind(GROUP, "TrainJob", "v1alpha1"),), of_fields(_read), MARKS)

@@ -8,11 +8,21 @@ from dataclasses import replace
 from typing import Any, Final
 
 from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import list_of
 from elasticjob.cli.convert.launchers.launch import Launch
-from elasticjob.cli.convert.system import Conversion, Fields, Source, Unconvertible, Verdict, child
+from elasticjob.cli.convert.system import (
+    Fields,
+    Marks,
+    System,
+    Unconvertible,
+    Verdict,
+    child,
+    kind,
+    of_fields,
+)
 from elasticjob.cli.convert.systems.mpijob import launcher_container, under
 from elasticjob.cli.convert.training import (
     Training,
@@ -23,8 +33,7 @@ from elasticjob.cli.convert.training import (
     training_template,
     within,
 )
-from elasticjob.controllers.parts import names
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "batch.volcano.sh"
 MEANT: Final = {
@@ -58,42 +67,45 @@ BY_CODES: Final = "write runPolicy.failurePolicy, by exit codes"
 AT_ONCE: Final = "pods start at once: they meet at the job's master, or wait for each other"
 IN_ORDER: Final = "the job succeeds when its workers have: runPolicy.successPolicy"
 
+MARKS: Final = Marks(
+    labels=(
+        (r"volcano\.sh/job-name", LABEL_JOB),
+        (r"volcano\.sh/task-spec", LABEL_ROLE),
+        (r"volcano\.sh/task-index", LABEL_INDEX),
+        (r"(?:scheduling\.)?volcano\.sh/.+|scheduling\.k8s\.io/group-name", ""),
+    ),
+    variables=(
+        (r"VC_(?!TASK_INDEX)[A-Z_]+|MPI_HOST", ""),
+        (r"\$[({]?RANK", "NODE_RANK"),
+        (r"\$[({]?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)", ""),
+    ),
+    hosts=r"{job}-[a-z][a-z-]*-\d+",
+    objects=(r"{job}-(?:svc|ssh)", r"/root/\.ssh"),
+)
+"""What Volcano and its plugins put into pods."""
 
-class VolcanoJob:
-    """Jobs of Volcano (vcjob)."""
 
-    NAME = "Volcano Job"
-    KINDS = (Kind(GROUP, "v1alpha1", "Job", "jobs", dict),)
-
-    def recognises(self, source: Source) -> bool:
-        """Whether it is a Job of this group."""
-        return source.is_a(GROUP, "Job")
-
-    def convert(self, source: Source) -> Conversion:
-        """Return the job. Raises Unconvertible if there is no task."""
-        whole = Fields(source)
-        spec = whole.below("spec")
-        tasks = {str(task.peek("name") or "worker").lower(): task for task in spec.each("tasks")}
-        if not tasks:
-            raise Unconvertible("spec.tasks has no task: write one, with its template")
-        plugins = _plugins(spec)
-        framework = "tensorflow" if "tensorflow" in plugins or _has_tf_config(tasks) else ""
-        specs, launch = _roles(tasks, plugins)
-        strategy = _strategy(specs, launch, plugins)
-        claims = list(_volumes(spec, specs, whole))
-        for role in specs.values():
-            _index(role, plugins)
-        made: Manifest = {
-            "distributionStrategy": strategy.value,
-            **node_fields(launch),
-            "replicaSpecs": specs,
-            "runPolicy": _policy(spec, tasks, specs, ranked="pytorch" in plugins),
-        }
-        job = pods.job(whole, made)
-        if framework and strategy is not DistributionStrategy.CUSTOM:
-            about = job["metadata"]
-            about["annotations"] = {**about.get("annotations", {}), names.FRAMEWORK: framework}
-        return Conversion(job, whole.notes(), tuple(claims))
+def _read(whole: Fields) -> list[Manifest]:
+    """Return the job. Raises Unconvertible if there is no task."""
+    spec = whole.below("spec")
+    tasks = {str(task.peek("name") or "worker").lower(): task for task in spec.each("tasks")}
+    if not tasks:
+        raise Unconvertible("spec.tasks has no task: write one, with its template")
+    plugins = _plugins(spec)
+    framework = "tensorflow" if "tensorflow" in plugins or _has_tf_config(tasks) else ""
+    specs, launch = _roles(tasks, plugins)
+    strategy = _strategy(specs, launch, plugins)
+    claims = list(_volumes(spec, specs, whole))
+    for role in specs.values():
+        _index(role, plugins)
+    made: Manifest = {
+        "distributionStrategy": strategy.value,
+        **node_fields(launch),
+        "replicaSpecs": specs,
+        "runPolicy": _policy(spec, tasks, specs, ranked="pytorch" in plugins),
+    }
+    framework = "" if strategy is DistributionStrategy.CUSTOM else framework
+    return [pods.job(whole, made, framework=framework), *claims]
 
 
 def _plugins(spec: Fields) -> dict[str, Any]:
@@ -349,4 +361,4 @@ def _has_tf_config(tasks: Mapping[str, Fields]) -> bool:
     return any("TF_CONFIG" in _text(task) for task in tasks.values())
 
 
-VOLCANO: Final = VolcanoJob()
+VOLCANO: Final = System("Volcano Job", (kind(GROUP, "Job", "v1alpha1"),), of_fields(_read), MARKS)

@@ -19,20 +19,20 @@ from lab.clusters.served import Served
 from tests.kit.commands import invoke
 
 JOB = """\
-apiVersion: elastic.pytorch.org/v1alpha1
-kind: ElasticJob
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
 metadata: {name: digits}
 spec:
-  rdzvEndpoint: etcd:2379
-  minReplicas: 1
-  maxReplicas: 4
-  replicaSpecs:
+  elasticPolicy:
+    minReplicas: 1
+    maxReplicas: 4
+  pytorchReplicaSpecs:
     Worker:
       replicas: 2
       template:
         spec:
           containers:
-          - {name: main, image: i, command: [train]}
+          - {name: main, image: i, command: [torchrun, train.py]}
 """
 SERVICE = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 
@@ -50,7 +50,10 @@ def test_a_job_comes_out_and_each_field_is_told(tmp_path: Path) -> None:
     [made] = yaml.safe_load_all(shown)
     assert made["apiVersion"] == "elastic.iml.github.io/v1alpha1"
     assert made["spec"]["replicaSpecs"]["worker"]["maxReplicas"] == 4
-    assert f"{file}:6 spec.minReplicas: kept (as spec.replicaSpecs.worker.minReplicas)" in told.splitlines()
+    assert (
+        f"{file}:6 spec.elasticPolicy.minReplicas: kept (as spec.replicaSpecs.worker.minReplicas)"
+        in told.splitlines()
+    )
 
 
 def test_standard_input_is_read_without_a_name_too() -> None:
@@ -76,6 +79,18 @@ def test_several_documents_come_out_and_others_are_named() -> None:
     assert told == "stdin:1 Service web: no system that is known here: apply it as it is\n"
 
 
+def test_objects_beside_the_job_that_mean_the_old_operators_pods_are_named() -> None:
+    service = f"{SERVICE}spec: {{selector: {{training.kubeflow.org/job-name: digits}}}}\n"
+    nothing = "kind: Thing\n"
+    _, _, told = run("-q", given=f"{JOB}---\n{service}---\n{nothing}")
+    assert told.splitlines() == [
+        "stdin:16 Service web: no system that is known here: apply it as it is",
+        "stdin:16 Service web: training.kubeflow.org/job-name is on no pod of the ElasticJob: "
+        "write elasticjob.dlrover/name",
+        "stdin:21 Thing: no system that is known here: write apiVersion and kind",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "code", "why"),
     [
@@ -83,8 +98,8 @@ def test_several_documents_come_out_and_others_are_named() -> None:
         ("", Exit.USAGE, "there is nothing that can be converted; docs/convert.md lists the systems"),
         (f"{JOB}kind: Job\n", Exit.USAGE,
          "error: standard input has kind twice, in lines 2 and 15; leave one of them out"),
-        (JOB.replace("Worker", "Master"), Exit.FAILED,
-         "stdin:1 error: spec.replicaSpecs has no Worker: write one, with its template"),
+        (JOB.replace("Worker", "Servant"), Exit.FAILED,
+         "stdin:1 error: spec.pytorchReplicaSpecs has neither Master nor Worker"),
         (JOB.replace("image: i", "image: <mine>"), Exit.FAILED,
          "stdin:1 error: the result would be refused: spec.replicaSpecs[worker].template.spec.containers[0]"),
     ],

@@ -96,8 +96,10 @@ def test_a_line_becomes_one_of_ours(line: str, ours: str, sizes: tuple[int, ...]
          "--nnodes: dropped (its value is known only where the line runs: write minReplicas, replicas and "
          "maxReplicas of the role worker)"),
         ("torchrun --nnodes 4:2 t.py",
-         "--nnodes: dropped (its value is known only where the line runs: write minReplicas, replicas and "
+         "--nnodes: dropped ('4:2' is no size: write minReplicas, replicas and "
          "maxReplicas of the role worker)"),
+        ("torchrun --nproc-per-node -5 t.py",
+         "--nproc-per-node: dropped ('-5' is no size: write --nproc-per-node NUMBER, or auto for all GPUs)"),
         ("torchrun --frobnicate 5 t.py",
          "--frobnicate: dropped (torchrun has no such flag: check its purpose)"),
         ("torchrun --numa-binding node t.py",

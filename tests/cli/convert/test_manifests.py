@@ -53,7 +53,17 @@ NAME: Final = "zz9"
 MARK: Final = "of-nobody"
 VALUES: Final = st.sampled_from([MARK, {"a": MARK}, [MARK], {"a": [{"b": MARK}]}, [{"a": MARK}, 1]])
 FREE: Final = frozenset(
-    ["labels", "annotations", "nodeSelector", "limits", "requests", "env", "envs", "replicaResourceSpecs"]
+    [
+        "labels",
+        "annotations",
+        "nodeSelector",
+        "matchLabels",
+        "limits",
+        "requests",
+        "env",
+        "envs",
+        "replicaResourceSpecs",
+    ]
 )
 """Mappings that take any name."""
 

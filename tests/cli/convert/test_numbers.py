@@ -11,7 +11,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elasticjob.cli.convert.launchers.mpi import SWAPPED
 from elasticjob.cli.convert.system import Note, Verdict, child
 from elasticjob.kube.objects.kinds import Manifest
 from tests.cli.convert.converted import converted
@@ -27,11 +26,6 @@ JOBS: Final[dict[str, tuple[str, str]]] = {
         "elastic.iml.github.io/v1alpha1/ElasticJob",
         f"{{nodeUnit: 1, replicaSpecs: {{worker: {{{RANGE}, template: {{spec: {{containers: "
         f"[{{name: main, image: i, command: [torchrun, --nnodes, '2:4', t.py]}}]}}}}}}}}}}",
-    ),
-    "TorchElastic": (
-        "elastic.pytorch.org/v1alpha1/ElasticJob",
-        "{rdzvEndpoint: e, minReplicas: 0, maxReplicas: 0, "
-        f"replicaSpecs: {{Worker: {{replicas: 0, {POD}}}}}}}",
     ),
     "et-operator": (
         "kai.alibabacloud.com/v1alpha1/TrainingJob",
@@ -204,7 +198,7 @@ LINES: Final = [
     ),
     (
         "horovodrun -np 2 --min-np 4 --max-np 2 python t.py",
-        {"--max-np": f"the least is more than the most: {SWAPPED}"},
+        {"--max-np": "maxReplicas, with as many workers on a node as before, and minReplicas is 2 now"},
     ),
     ("#SBATCH -N 2 -n 8\nsrun python t.py", {}),
     (

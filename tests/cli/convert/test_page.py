@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elasticjob.cli.convert.report import lines
+from elasticjob.cli.convert.conversion import lines
 from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.cli.jobs.options import Format
 from elasticjob.cli.jobs.table import dump
@@ -24,4 +24,4 @@ def test_the_example_of_the_page_is_real() -> None:
 
 def test_the_page_lists_all_systems() -> None:
     page = PAGE.read_text()
-    assert [system.NAME for system in SYSTEMS if f"| {system.NAME} |" not in page] == []
+    assert [system.name for system in SYSTEMS if f"| {system.name} |" not in page] == []

@@ -111,6 +111,8 @@ def test_each_line_is_told(line: int, note: str) -> None:
         ("#SBATCH -N 2\nsrun accelerate launch --num_processes $((SLURM_NNODES * 8)) --num_machines "
          "$SLURM_NNODES t.py",
          "--nproc-per-node 8 t.py"),
+        ("#SBATCH -N 2\nsrun bash -c 'torchrun \"$@\" --n ${1}' _ train.py --lr 3",
+         "train.py --lr 3 --n train.py"),
     ],
 )  # fmt: skip
 def test_what_srun_starts_is_run_by_each_node(script: str, command: str) -> None:
@@ -154,6 +156,8 @@ def test_files_that_a_line_names_are_read() -> None:
          "mpirun -np 8 ./all_reduce_perf -b 8 starts ./all_reduce_perf, which is no Python script: only MPI "
          "starts it with its ranks. Keep the job as it is, or write a script that calls torch.distributed"),
         ("torchrun --nnodes 2\n", "torchrun names no script: write it behind the flags"),
+        ("#SBATCH -N 2\nsrun torchrun \"$@\"\n",
+         "torchrun starts \"$@\", and its value is known only where the script runs: write the script there"),
     ],
 )  # fmt: skip
 def test_what_starts_no_training_is_refused(text: str, why: str) -> None:
@@ -171,6 +175,20 @@ def test_other_texts_are_no_command_lines() -> None:
 def test_times_are_those_of_slurm(time: str, seconds: int | None) -> None:
     made = job(f"#SBATCH --time={time}\ntorchrun t.py\n")
     assert made["spec"].get("runPolicy", {}).get("activeDeadlineSeconds") == seconds
+
+
+@pytest.mark.parametrize(
+    "again", ["#SBATCH --requeue", "trap 'scontrol requeue $SLURM_JOB_ID' USR1\nscontrol requeue 1"]
+)
+def test_the_time_of_a_script_that_is_requeued_is_no_deadline(again: str) -> None:
+    found = converted(
+        f"#SBATCH --time=30\n{again}\nsrun torchrun t.py --id $SLURM_JOB_ID\n", "train.sh"
+    ).converted
+    assert found is not None
+    assert "runPolicy" not in found.job["spec"]
+    told = {note.field: note.why for note in found.notes if note.lossy}
+    assert told["--time"].startswith("it is the limit of one run")
+    assert told["SLURM_JOB_ID"].startswith("is not set here")
 
 
 @given(
