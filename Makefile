@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue queues chaos-training life drains soak clean
+.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue queues chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ dropin: $(DEV) # a hundred stories with python, torchrun and elasticjob run: all
 incumbents: $(DEV) # the same stories with a batch/v1 Job, Kueue's own Job or a Deployment with an HPA, and with ours (45 minutes; FLAGS="--oracle batch --only evict")
 	@hack/kube-binaries control-plane kwok node kueue
 	$(TIMED) $(BIN)/python -m lab.incumbents $(FLAGS)
+
+converted: $(DEV) # each manifest of tests/cli/convert as a converted job on devcluster: ranks, arguments, mounts, or what the report says (5 minutes)
+	$(TIMED) $(BIN)/python -m lab.converted $(FLAGS)
 
 laws: $(STORIES) # each promise for each way to train, in a table; JAX beside optax's and flax's own (half an hour; FLAGS="--only jax --law once" OPTIMIZERS="adam sgd")
 	$(TIMED) $(BIN)/python -m tests.trainer.loops $(FLAGS)
