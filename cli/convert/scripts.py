@@ -31,62 +31,18 @@ CONTROL: Final = "conditions of a script are not evaluated: their lines are read
 ANOTHER: Final = "the job is of the first training: convert this line by itself"
 ONLY_THERE: Final = "its value is known only where the script runs"
 POSITIONAL: Final = re.compile(r"\$\{?[@*1-9]")
-PRINTS: Final = frozenset(
-    [
-        "echo",
-        "printf",
-        "set",
-        "date",
-        "hostname",
-        "pwd",
-        "nvidia-smi",
-        "scontrol",
-        "squeue",
-        "sinfo",
-        "ulimit",
-        "true",
-        "sleep",
-        "wait",
-        "exit",
-        "trap",
-        "time",
-        "fi",
-        "done",
-        "then",
-        "else",
-        "do",
-        "{",
-        "}",
-        "esac",
-        "env",
-        "ls",
-        "which",
-        "ibstat",
-        "ibv_devinfo",
-    ]
+PRINTS: Final = re.compile(
+    r"echo|printf|set|date|hostname|pwd|nvidia-smi|scontrol|squeue|sinfo|ulimit|true|sleep|wait|exit|trap|"
+    r"time|fi|done|then|else|do|\{|\}|esac|env|ls|which|ibstat|ibv_devinfo"
 )
 """Programs that are left out without a loss: they print, wait, or ask Slurm."""
-WORDS: Final = frozenset(["if", "elif", "for", "while", "until", "case", "[", "[[", "test", "function"])
-OF_THE_MACHINE: Final = frozenset(
-    ["module", "ml", "source", ".", "conda", "micromamba", "mamba", "spack", "pip", "pip3", "uv", "apt-get"]
-)
-WITHOUT_VALUE: Final = frozenset(
-    [
-        "-l",
-        "--label",
-        "-u",
-        "--unbuffered",
-        "-v",
-        "--verbose",
-        "--exclusive",
-        "-Q",
-        "--quiet",
-        "--no-kill",
-        "-K",
-    ]
+WORDS: Final = re.compile(r"if|elif|for|while|until|case|\[|\[\[|test|function")
+OF_THE_MACHINE: Final = re.compile(r"module|ml|source|\.|conda|micromamba|mamba|spack|pip|pip3|uv|apt-get")
+WITHOUT_VALUE: Final = re.compile(
+    r"-l|--label|-u|--unbuffered|-v|--verbose|--exclusive|-Q|--quiet|--no-kill|-K"
 )
 """Flags of srun that no word follows."""
-OF_MPI: Final = frozenset(["mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "horovodrun"])
+OF_MPI: Final = re.compile(r"mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|horovodrun")
 MESSAGE: Final = "no line starts a training: torchrun, accelerate launch, deepspeed, or srun python"
 LONGEST: Final = 60
 
@@ -202,7 +158,7 @@ def _launch(reading: _Reading, given: Sequence[Word], source: Source, *, ranked:
         name, equals, value = word.plain.partition("=")
         if equals:
             reading.environment[name] = expand(value, reading.variables)
-    if not found.launch.python and found.launch.launcher in OF_MPI:
+    if not found.launch.python and OF_MPI.fullmatch(found.launch.launcher):
         reading.refused = f"{_abridge(given)} starts {found.launch.script or 'nothing'}, {NEEDS_MPI}"
         return None
     return found.launch
@@ -233,7 +189,7 @@ def _flags(given: Sequence[Word]) -> Iterator[tuple[str, str]]:
     rest = [word.plain for word in given]
     while rest:
         name, equals, value = rest.pop(0).partition("=")
-        if name in WITHOUT_VALUE:
+        if WITHOUT_VALUE.fullmatch(name):
             continue
         if not equals and rest and not rest[0].startswith("-"):
             value = rest.pop(0)
@@ -249,7 +205,7 @@ def _after_srun(given: Sequence[Word]) -> list[Word] | None:
     at += 1
     while at < len(given) and given[at].plain.startswith("-"):
         name, equals, _ = given[at].plain.partition("=")
-        at += 1 if equals or name in WITHOUT_VALUE or re.fullmatch(r"-[A-Za-z]\S+", name) else 2
+        at += 1 if equals or WITHOUT_VALUE.fullmatch(name) or re.fullmatch(r"-[A-Za-z]\S+", name) else 2
     return list(given[at:])
 
 
@@ -282,13 +238,13 @@ def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
         return Note(
             line, _abridge(given), Verdict.KEPT if known else Verdict.DROPPED, "workingDir of the container"
         )
-    if name in OF_THE_MACHINE:
+    if OF_THE_MACHINE.fullmatch(name):
         return Note(line, _abridge(given), Verdict.DROPPED, IN_THE_IMAGE)
     if [word.plain for word in given[:2]] == ["scontrol", "requeue"]:
         reading.asked = replace(reading.asked, requeued=True)
-    if name in PRINTS:
+    if PRINTS.fullmatch(name):
         return Note(line, _abridge(given), Verdict.DROPPED, NOT_NEEDED, harmless=True)
-    return Note(line, _abridge(given), Verdict.DROPPED, CONTROL if name in WORDS else ELSEWHERE)
+    return Note(line, _abridge(given), Verdict.DROPPED, CONTROL if WORDS.fullmatch(name) else ELSEWHERE)
 
 
 def _container(reading: _Reading, launch: Launch) -> tuple[Manifest, list[Note]]:

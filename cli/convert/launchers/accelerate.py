@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import yaml
 
-from elasticjob.cli.convert.launchers.launch import (
-    MASTER,
-    OF_SSH,
-    Flag,
-    Flags,
-    Launch,
-    as_module,
-    drop,
-    needless,
-    no_python,
-    nodes,
-    one_of,
-    read,
-    same,
-    total,
-    variable,
-    words_of,
-)
+from elasticjob.cli.convert.launchers import launch as acts
+from elasticjob.cli.convert.launchers.launch import Flag, Flags, Launch
 from elasticjob.cli.convert.launchers.torchrun import rendezvous_conf
 from elasticjob.cli.convert.system import Verdict
 
@@ -46,76 +31,53 @@ def gpu_ids(launch: Launch, flag: str, value: str) -> Launch:
 
 
 FLAGS: Final[Flags] = {
-    "num-processes": Flag(total),
-    "num-machines": Flag(nodes),
-    "module": Flag(as_module, 0),
-    "m": Flag(as_module, 0),
-    "no-python": Flag(no_python, 0),
-    "max-restarts": Flag(same("max-restarts")),
-    "role": Flag(same("role")),
-    "tee": Flag(same("tee")),
-    "log-dir": Flag(same("log-dir")),
+    "num-processes": Flag(acts.total),
+    "num-machines": Flag(acts.nodes),
+    **acts.each("module m", Flag(acts.as_module, 0)),
+    "no-python": Flag(acts.no_python, 0),
+    **{name: Flag(acts.same(name)) for name in ("max-restarts", "role", "tee", "log-dir")},
     "rdzv-conf": Flag(rendezvous_conf),
-    "monitor-interval": Flag(needless("the end of a worker is noticed at once")),
-    **{
-        name: Flag(needless(MASTER))
-        for name in ("machine-rank", "main-process-ip", "main-process-port", "rdzv-backend", "same-network")
-    },
-    "same-network": Flag(needless(MASTER), 0),
-    "multi-gpu": Flag(needless(BY_NUMBER), 0),
-    "cpu": Flag(variable("ACCELERATE_USE_CPU", "true"), 0),
-    "use-cpu": Flag(variable("ACCELERATE_USE_CPU", "true"), 0),
-    "quiet": Flag(needless("the agent logs events, not each step"), 0),
-    "q": Flag(needless("the agent logs events, not each step"), 0),
-    "debug": Flag(variable("ACCELERATE_DEBUG_MODE", "true"), 0),
-    "enable-cpu-affinity": Flag(variable("ACCELERATE_CPU_AFFINITY", "1"), 0),
-    "gpu-ids": Flag(gpu_ids),
-    "mixed-precision": Flag(variable("ACCELERATE_MIXED_PRECISION")),
-    "num-cpu-threads-per-process": Flag(variable("OMP_NUM_THREADS")),
-    "main-training-function": Flag(needless("it is for TPUs alone")),
-    "use-fsdp": Flag(variable("ACCELERATE_USE_FSDP", "true"), 0),
-    "use-deepspeed": Flag(variable("ACCELERATE_USE_DEEPSPEED", "true"), 0),
-    "use-megatron-lm": Flag(variable("ACCELERATE_USE_MEGATRON_LM", "true"), 0),
-    "use-parallelism-config": Flag(variable("ACCELERATE_USE_PARALLELISM_CONFIG", "true"), 0),
-    "fsdp-transformer-layer-cls-to-wrap": Flag(variable("FSDP_TRANSFORMER_CLS_TO_WRAP")),
-    "zero-stage": Flag(variable("ACCELERATE_DEEPSPEED_ZERO_STAGE")),
-    "gradient-accumulation-steps": Flag(variable("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")),
-    "gradient-clipping": Flag(variable("ACCELERATE_GRADIENT_CLIPPING", lower=True)),
-    "offload-optimizer-device": Flag(variable("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", lower=True)),
-    "offload-optimizer-nvme-path": Flag(variable("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH")),
-    "offload-param-device": Flag(variable("ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", lower=True)),
-    "offload-param-nvme-path": Flag(variable("ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH")),
-    "zero3-init-flag": Flag(variable("ACCELERATE_DEEPSPEED_ZERO3_INIT", lower=True)),
-    "zero3-save-16bit-model": Flag(variable("ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", lower=True)),
-    "deepspeed-config-file": Flag(variable("ACCELERATE_DEEPSPEED_CONFIG_FILE")),
-    "deepspeed-moe-layer-cls-names": Flag(variable("ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES")),
-    **{
-        f"deepspeed-{name}": Flag(needless(OF_SSH))
-        for name in ("hostfile", "exclusion-filter", "inclusion-filter", "multinode-launcher")
-    },
-    "mpirun-hostfile": Flag(needless(OF_SSH)),
-    "dynamo-use-fullgraph": Flag(variable("ACCELERATE_DYNAMO_USE_FULLGRAPH", "True"), 0),
-    "dynamo-use-dynamic": Flag(variable("ACCELERATE_DYNAMO_USE_DYNAMIC", "True"), 0),
-    "dynamo-use-regional-compilation": Flag(
-        variable("ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION", "True"), 0
+    "monitor-interval": Flag(acts.needless("the end of a worker is noticed at once")),
+    **acts.each(
+        "machine-rank main-process-ip main-process-port rdzv-backend", Flag(acts.needless(acts.MASTER))
     ),
-    "fp8-use-autocast-during-eval": Flag(variable("ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL", "True"), 0),
-    "downcast-bf16": Flag(drop(NO_TPU), 0),
-    "tpu": Flag(drop(NO_TPU), 0),
-    "tpu-cluster": Flag(drop(NO_TPU), 0),
-    "no-tpu-cluster": Flag(needless(NO_TPU), 0),
-    "tpu-use-sudo": Flag(drop(NO_TPU), 0),
-    "vm": Flag(drop(NO_TPU)),
-    "env": Flag(drop(NO_TPU)),
+    "same-network": Flag(acts.needless(acts.MASTER), 0),
+    "multi-gpu": Flag(acts.needless(BY_NUMBER), 0),
+    **acts.each("cpu use-cpu", Flag(acts.variable("ACCELERATE_USE_CPU", "true"), 0)),
+    **acts.each("quiet q", Flag(acts.needless("the agent logs events, not each step"), 0)),
+    "debug": Flag(acts.variable("ACCELERATE_DEBUG_MODE", "true"), 0),
+    "enable-cpu-affinity": Flag(acts.variable("ACCELERATE_CPU_AFFINITY", "1"), 0),
+    "gpu-ids": Flag(gpu_ids),
+    "mixed-precision": Flag(acts.variable("ACCELERATE_MIXED_PRECISION")),
+    "num-cpu-threads-per-process": Flag(acts.variable("OMP_NUM_THREADS")),
+    "main-training-function": Flag(acts.needless("it is for TPUs alone")),
+    "zero3-init-flag": Flag(acts.variable("ACCELERATE_DEEPSPEED_ZERO3_INIT", lower=True)),
+    **acts.each(
+        "deepspeed-hostfile deepspeed-exclusion-filter deepspeed-inclusion-filter "
+        "deepspeed-multinode-launcher mpirun-hostfile",
+        Flag(acts.needless(acts.OF_SSH)),
+    ),
+    **{
+        name: Flag(acts.variable(f"ACCELERATE_{name.upper().replace('-', '_')}", "True"), 0)
+        for name in (
+            *("dynamo-use-fullgraph", "dynamo-use-dynamic", "dynamo-use-regional-compilation"),
+            "fp8-use-autocast-during-eval",
+        )
+    },
+    **acts.each("downcast-bf16 tpu tpu-cluster tpu-use-sudo", Flag(acts.drop(NO_TPU), 0)),
+    "no-tpu-cluster": Flag(acts.needless(NO_TPU), 0),
+    **acts.each("vm env", Flag(acts.drop(NO_TPU))),
 }
 FAMILIES: Final[Mapping[str, str]] = {
     "fsdp-": "",
     "megatron-lm-": "",
     "parallelism-config-": "",
-    "dynamo-": "ACCELERATE_",
-    "fp8-": "ACCELERATE_",
+    **dict.fromkeys(("dynamo-", "fp8-", "gradient-", "deepspeed-", "use-"), "ACCELERATE_"),
+    **dict.fromkeys(("zero-", "zero3-", "offload-"), "ACCELERATE_DEEPSPEED_"),
 }
 """Prefixes of flags that become variables of the same name, and the prefix of the variable."""
+LOWER: Final = re.compile("fsdp-(?!.*wrap)|gradient-clipping|offload-|zero3-")
+"""Flags whose True and False are written in small letters."""
 
 OF_TYPE: Final = {"FSDP": "use-fsdp", "DEEPSPEED": "use-deepspeed", "MEGATRON_LM": "use-megatron-lm"}
 """The flag that a distributed_type of the configuration stands for."""
@@ -124,17 +86,15 @@ SAID_BY_OTHERS: Final = ("compute_environment", "distributed_type", "tpu_env", "
 
 def flag_of(name: str) -> Flag | None:
     """Return a flag of accelerate launch."""
-    found = one_of(FLAGS)(name)
+    found = acts.one_of(FLAGS)(name)
     if found is not None:
         return found
-    for start, before in FAMILIES.items():
-        if name.startswith(start):
-            return Flag(
-                variable(
-                    before + name.upper().replace("-", "_"), lower=start == "fsdp-" and "wrap" not in name
-                )
-            )
-    return None
+    if (start := next((each for each in FAMILIES if name.startswith(each)), None)) is None:
+        return None
+    told = FAMILIES[start] + name.upper().replace("-", "_")
+    if start == "use-":
+        return Flag(acts.variable(told, "true"), 0)
+    return Flag(acts.variable(told, lower=LOWER.match(name) is not None))
 
 
 def read_configuration(launch: Launch, path: str, file: Callable[[str], str | None]) -> Launch:
@@ -151,7 +111,7 @@ def read_configuration(launch: Launch, path: str, file: Callable[[str], str | No
         return launch.note("--config_file", Verdict.DROPPED, f"{path} is no configuration of accelerate")
     launch = launch.note("--config_file", Verdict.KEPT, f"each setting of {path} is said below")
     before = len(launch.notes)
-    launch = read(launch, words_of(list(_flags(found))), flag_of)
+    launch = acts.read(launch, acts.words_of(list(_flags(found))), flag_of)
     told = (replace(note, field=f"{path}: {note.field.lstrip('-')}") for note in launch.notes[before:])
     return replace(launch, notes=(*launch.notes[:before], *told), script="", arguments=())
 

@@ -7,21 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from elasticjob.cli.convert.launchers.launch import (
-    MASTER,
-    OF_SSH,
-    Flag,
-    Flags,
-    Launch,
-    as_module,
-    change,
-    drop,
-    needless,
-    no_python,
-    nodes,
-    one_bound,
-    processes,
-)
+from elasticjob.cli.convert.launchers import launch as acts
+from elasticjob.cli.convert.launchers.launch import Flag, Flags, Launch
 from elasticjob.cli.convert.system import Verdict
 
 ITS_SIZES: Final = (
@@ -33,31 +20,33 @@ ALL_GPUS: Final = (
 LOCAL_RANK: Final = "scripts get LOCAL_RANK in the environment, and no argument --local_rank: read it there"
 
 FLAGS: Final[Flags] = {
-    "num-nodes": Flag(nodes),
-    "num-gpus": Flag(processes),
-    "num-accelerators": Flag(processes),
-    "min-elastic-nodes": Flag(one_bound(0)),
-    "max-elastic-nodes": Flag(one_bound(1)),
-    "elastic-training": Flag(change(ITS_SIZES), 0),
-    "module": Flag(as_module, 0),
-    "no-python": Flag(no_python, 0),
-    "no-local-rank": Flag(needless("scripts never get an argument --local_rank"), 0),
-    "include": Flag(drop("write nodeSelector or affinity in the template, and GPUs in resources.limits")),
-    "i": Flag(drop("write nodeSelector or affinity in the template, and GPUs in resources.limits")),
-    "exclude": Flag(drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
-    "e": Flag(drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
-    **{name: Flag(needless(MASTER)) for name in ("master-addr", "master-port", "node-rank")},
-    **{name: Flag(needless(OF_SSH)) for name in ("launcher", "launcher-args", "ssh-port")},
-    **{name: Flag(needless(OF_SSH), 0) for name in ("no-ssh", "no-ssh-check", "force-multi")},
-    "save-pid": Flag(drop("find the processes with kubectl exec"), 0),
-    "enable-each-rank-log": Flag(change("--log-dir of elasticjob run has a file for each worker")),
-    "autotuning": Flag(drop("run it by itself, and give the job the settings that it found")),
-    "bind-cores-to-rank": Flag(drop("write numactl before the command"), 0),
-    "bind-core-list": Flag(drop("write numactl before the command")),
-    "venv-script": Flag(drop("the image has the environment")),
-    "log-level": Flag(needless("the agent logs events, not each step")),
-    "quiet": Flag(needless("the agent logs events, not each step"), 0),
-    "q": Flag(needless("the agent logs events, not each step"), 0),
+    "num-nodes": Flag(acts.nodes),
+    "num-gpus": Flag(acts.processes),
+    "num-accelerators": Flag(acts.processes),
+    "min-elastic-nodes": Flag(acts.one_bound(0)),
+    "max-elastic-nodes": Flag(acts.one_bound(1)),
+    "elastic-training": Flag(acts.change(ITS_SIZES), 0),
+    "module": Flag(acts.as_module, 0),
+    "no-python": Flag(acts.no_python, 0),
+    "no-local-rank": Flag(acts.needless("scripts never get an argument --local_rank"), 0),
+    "include": Flag(
+        acts.drop("write nodeSelector or affinity in the template, and GPUs in resources.limits")
+    ),
+    "i": Flag(acts.drop("write nodeSelector or affinity in the template, and GPUs in resources.limits")),
+    "exclude": Flag(acts.drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
+    "e": Flag(acts.drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
+    **{name: Flag(acts.needless(acts.MASTER)) for name in ("master-addr", "master-port", "node-rank")},
+    **{name: Flag(acts.needless(acts.OF_SSH)) for name in ("launcher", "launcher-args", "ssh-port")},
+    **{name: Flag(acts.needless(acts.OF_SSH), 0) for name in ("no-ssh", "no-ssh-check", "force-multi")},
+    "save-pid": Flag(acts.drop("find the processes with kubectl exec"), 0),
+    "enable-each-rank-log": Flag(acts.change("--log-dir of elasticjob run has a file for each worker")),
+    "autotuning": Flag(acts.drop("run it by itself, and give the job the settings that it found")),
+    "bind-cores-to-rank": Flag(acts.drop("write numactl before the command"), 0),
+    "bind-core-list": Flag(acts.drop("write numactl before the command")),
+    "venv-script": Flag(acts.drop("the image has the environment")),
+    "log-level": Flag(acts.needless("the agent logs events, not each step")),
+    "quiet": Flag(acts.needless("the agent logs events, not each step"), 0),
+    "q": Flag(acts.needless("the agent logs events, not each step"), 0),
 }
 
 
@@ -68,7 +57,7 @@ def with_hostfile(launch: Launch, path: str, file: Callable[[str], str | None]) 
     if not slots:
         why = "nodes are pods of the job: write replicas of the role worker, one for each host"
         told = launch.nodes is not None
-        return launch.note("--hostfile", Verdict.DROPPED, OF_SSH if told else why, harmless=told)
+        return launch.note("--hostfile", Verdict.DROPPED, acts.OF_SSH if told else why, harmless=told)
     found = launch.nodes or (len(slots), len(slots))
     each = launch.processes or (str(min(slots)) if min(slots) else "")
     why = f"{len(slots)} hosts: replicas of the role worker, and the least slots as --nproc-per-node"

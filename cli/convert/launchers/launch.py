@@ -194,6 +194,11 @@ def one_of(flags: Flags) -> Callable[[str], Flag | None]:
     return find
 
 
+def each(names: str, flag: Flag) -> Flags:
+    """Give several flags, by their names, the same effect."""
+    return dict.fromkeys(names.split(), flag)
+
+
 def keep(why: str, change: Callable[[Launch, str], Launch] = lambda launch, _: launch) -> Act:
     """A flag with the same meaning in another place."""
     return lambda launch, flag, value: change(launch, value).note(flag, Verdict.KEPT, why)

@@ -5,19 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from elasticjob.cli.convert.launchers.launch import (
-    OF_SSH,
-    Flag,
-    Flags,
-    Launch,
-    change,
-    drop,
-    needless,
-    one_bound,
-    processes,
-    same,
-    total,
-)
+from elasticjob.cli.convert.launchers import launch as acts
+from elasticjob.cli.convert.launchers.launch import Flag, Flags, Launch
 from elasticjob.cli.convert.system import Verdict
 
 OF_MPI: Final = "it is for MPI, which does not start here"
@@ -28,7 +17,7 @@ def per_host(launch: Launch, flag: str, value: str) -> Launch:
     """Where ranks are placed: ppr:N:node says how many each host has."""
     parts = value.split(":")
     if len(parts) >= 3 and parts[0] == "ppr" and parts[2].startswith("node"):
-        return processes(launch, flag, parts[1])
+        return acts.processes(launch, flag, parts[1])
     return launch.note(flag, Verdict.DROPPED, "each node has --nproc-per-node workers", harmless=True)
 
 
@@ -59,65 +48,45 @@ BOUNDS: Final = frozenset({"min-np", "min-num-proc", "max-np", "max-num-proc"})
 """Flags that bound the number of ranks."""
 
 MPIRUN: Final[Flags] = {
-    **dict.fromkeys(("np", "n", "c"), Flag(total)),
-    **dict.fromkeys(("npernode", "N", "ppn", "perhost", "ntasks-per-node"), Flag(processes)),
+    **acts.each("np n c", Flag(acts.total)),
+    **acts.each("npernode N ppn perhost ntasks-per-node", Flag(acts.processes)),
     "map-by": Flag(per_host),
-    **dict.fromkeys(("x", "env"), Flag(export)),
+    **acts.each("x env", Flag(export)),
     "env": Flag(export, 2),
     "genv": Flag(export, 2),
-    **dict.fromkeys(("H", "host", "hosts"), Flag(hosts)),
-    **dict.fromkeys(("hostfile", "machinefile", "f"), Flag(needless(OF_SSH))),
-    **dict.fromkeys(("mca", "gmca", "prtemca", "pmixmca"), Flag(needless(OF_MPI), 2)),
-    **dict.fromkeys(("bind-to", "rank-by"), Flag(drop(BOUND, harmless=True))),
-    **dict.fromkeys(
-        (
-            "allow-run-as-root",
-            "oversubscribe",
-            "nooversubscribe",
-            "display-map",
-            "report-bindings",
-            "v",
-            "verbose",
-        ),
-        Flag(needless(OF_MPI), 0),
+    **acts.each("H host hosts", Flag(hosts)),
+    **acts.each("hostfile machinefile f", Flag(acts.needless(acts.OF_SSH))),
+    **acts.each("mca gmca prtemca pmixmca", Flag(acts.needless(OF_MPI), 2)),
+    **acts.each("bind-to rank-by", Flag(acts.drop(BOUND, harmless=True))),
+    **acts.each(
+        "allow-run-as-root oversubscribe nooversubscribe display-map report-bindings v verbose",
+        Flag(acts.needless(OF_MPI), 0),
     ),
-    **dict.fromkeys(
-        ("tag-output", "timestamp-output"), Flag(needless("each line of the log has its worker"), 0)
-    ),
-    **dict.fromkeys(("wdir", "wd"), Flag(change("write workingDir of the container"))),
-    **dict.fromkeys(("bootstrap", "launcher", "prefix", "oob", "iface", "timeout"), Flag(needless(OF_MPI))),
-    "output-filename": Flag(same("log-dir")),
+    **acts.each("tag-output timestamp-output", Flag(acts.needless("each line of the log has its worker"), 0)),
+    **acts.each("wdir wd", Flag(acts.change("write workingDir of the container"))),
+    **acts.each("bootstrap launcher prefix oob iface timeout", Flag(acts.needless(OF_MPI))),
+    "output-filename": Flag(acts.same("log-dir")),
 }
 HOROVODRUN: Final[Flags] = {
-    **dict.fromkeys(("np", "num-proc"), Flag(total)),
-    **dict.fromkeys(("min-np", "min-num-proc"), Flag(one_bound(0, of_ranks=True))),
-    **dict.fromkeys(("max-np", "max-num-proc"), Flag(one_bound(1, of_ranks=True))),
-    **dict.fromkeys(("slots-per-host", "slots"), Flag(processes)),
-    **dict.fromkeys(("H", "hosts"), Flag(hosts)),
-    **dict.fromkeys(
-        ("hostfile", "host-discovery-script", "ssh-port", "p", "ssh-identity-file"), Flag(needless(OF_SSH))
+    **acts.each("np num-proc", Flag(acts.total)),
+    **acts.each("min-np min-num-proc", Flag(acts.one_bound(0, of_ranks=True))),
+    **acts.each("max-np max-num-proc", Flag(acts.one_bound(1, of_ranks=True))),
+    **acts.each("slots-per-host slots", Flag(acts.processes)),
+    **acts.each("H hosts", Flag(hosts)),
+    **acts.each(
+        "hostfile host-discovery-script ssh-port p ssh-identity-file", Flag(acts.needless(acts.OF_SSH))
     ),
-    "reset-limit": Flag(change("runPolicy.backoffLimit is how many nodes may be replaced")),
-    "blacklist-cooldown-range": Flag(change("nodes that fail are replaced, on other machines"), 2),
-    **dict.fromkeys(("start-timeout", "elastic-timeout"), Flag(change("--rdzv-conf join_timeout=SECONDS"))),
-    **dict.fromkeys(
-        ("gloo", "mpi", "disable-cache", "verbose", "autotune", "no-autotune", "mpi-threads-disable"),
-        Flag(drop("it is Horovod's"), 0),
+    "reset-limit": Flag(acts.change("runPolicy.backoffLimit is how many nodes may be replaced")),
+    "blacklist-cooldown-range": Flag(acts.change("nodes that fail are replaced, on other machines"), 2),
+    **acts.each("start-timeout elastic-timeout", Flag(acts.change("--rdzv-conf join_timeout=SECONDS"))),
+    **acts.each(
+        "gloo mpi disable-cache verbose autotune no-autotune mpi-threads-disable",
+        Flag(acts.drop("it is Horovod's"), 0),
     ),
-    **dict.fromkeys(
-        (
-            "mpi-args",
-            "network-interfaces",
-            "nics",
-            "cache-capacity",
-            "cycle-time-ms",
-            "fusion-threshold-mb",
-            "log-level",
-            "timeline-filename",
-            "config-file",
-            "binding-args",
-        ),
-        Flag(drop("it is Horovod's")),
+    **acts.each(
+        "mpi-args network-interfaces nics cache-capacity cycle-time-ms fusion-threshold-mb log-level "
+        "timeline-filename config-file binding-args",
+        Flag(acts.drop("it is Horovod's")),
     ),
-    "output-filename": Flag(same("log-dir")),
+    "output-filename": Flag(acts.same("log-dir")),
 }

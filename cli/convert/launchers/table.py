@@ -17,23 +17,8 @@ File = Callable[[str], str | None]
 """The text of a file that a line names; None where it cannot be read."""
 
 LEADING: Final = BEFORE | {"if", "elif", "while", "until", "!", "{", "command"}
-WRAPPERS: Final = frozenset(
-    [
-        "apptainer",
-        "conda",
-        "enroot",
-        "ncu",
-        "nice",
-        "nsys",
-        "numactl",
-        "pipenv",
-        "poetry",
-        "singularity",
-        "stdbuf",
-        "timeout",
-        "uv",
-        "xvfb-run",
-    ]
+WRAPPERS: Final = re.compile(
+    r"apptainer|conda|enroot|ncu|nice|nsys|numactl|pipenv|poetry|singularity|stdbuf|timeout|uv|xvfb-run"
 )
 """Programs that run another command, which follows their own flags."""
 WHICH: Final = re.compile(r"(?:\$\(|`)\s*(?:which|command -v)\s+([\w.-]+)\s*(?:\)|`)")
@@ -172,7 +157,7 @@ def found_in(
     before = 0
     while before < len(words) and (words[before].plain in LEADING or ASSIGNMENT.match(words[before].plain)):
         before += 1
-    if before < len(words) and basename(words[before].plain) in WRAPPERS:
+    if before < len(words) and WRAPPERS.fullmatch(basename(words[before].plain)):
         before = _unwrap(words, before)
     rest = words[before:]
     if not rest:

@@ -67,9 +67,6 @@ def _amounts(fields: Fields) -> Manifest:
 
 EASYDL: Final = System(
     "EasyDL ElasticJob, JobResource",
-    (
-        kind(GROUP, "ElasticJob", "v1alpha1"),
-        kind(GROUP, "JobResource", "v1alpha1"),
-    ),
+    (kind(GROUP, "ElasticJob", "v1alpha1"), kind(GROUP, "JobResource", "v1alpha1")),
     of_fields(_read),
 )

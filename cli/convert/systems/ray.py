@@ -73,11 +73,7 @@ FIELDS_OF_SUBMISSION: Final = (
 )
 
 MARKS: Final = Marks(
-    labels=(
-        (r"ray\.io/cluster", LABEL_JOB),
-        (r"ray\.io/group", LABEL_ROLE),
-        (r"ray\.io/.+", ""),
-    ),
+    labels=((r"ray\.io/cluster", LABEL_JOB), (r"ray\.io/group", LABEL_ROLE), (r"ray\.io/.+", "")),
     variables=((r"(?:RAY|KUBERAY|FQ_RAY)_[A-Z_]+", ""),),
     hosts=r"[\w-]*-head-svc",
 )
@@ -298,11 +294,5 @@ def _rest(spec: Fields, cluster: Fields) -> None:
 
 
 RAY: Final = System(
-    "KubeRay RayJob, RayCluster",
-    (
-        kind(GROUP, "RayJob"),
-        kind(GROUP, "RayCluster"),
-    ),
-    of_fields(_read),
-    MARKS,
+    "KubeRay RayJob, RayCluster", (kind(GROUP, "RayJob"), kind(GROUP, "RayCluster")), of_fields(_read), MARKS
 )

@@ -49,10 +49,7 @@ def _refused(
 
 REFUSED: Final = (
     _refused("TorchElastic ElasticJob", TORCHELASTIC, knows=_is_of_torchelastic),
-    _refused(
-        "Kubeflow XGBoostJob, PaddleJob, MXJob",
-        *(kind(KUBEFLOW, each) for each in OF_KUBEFLOW),
-    ),
+    _refused("Kubeflow XGBoostJob, PaddleJob, MXJob", *(kind(KUBEFLOW, each) for each in OF_KUBEFLOW)),
     _refused("DI-engine DIJob of another version", knows=_is_newer),
 )
 """They come first: two share a group and a kind with others."""

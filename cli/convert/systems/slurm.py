@@ -10,7 +10,7 @@ from elasticjob.cli.convert.scripts import job_of, starts_a_training
 from elasticjob.cli.convert.system import Marks, System
 
 MARKS: Final = Marks(
-    variables=((r"\$[({]?SLURM_NODEID", "NODE_RANK"), (r"(?:SLURM|PMI|PMIX|OMPI)_[A-Z_]+", "")),
+    variables=((r"\$[({]?SLURM_NODEID", "NODE_RANK"), (r"(?:SLURM|PMI|PMIX|OMPI)_[A-Z_]+", ""))
 )
 SLURM: Final = System(
     "Slurm sbatch script",
