@@ -196,6 +196,11 @@ class Fields:
         """Return a field that is left out, `why`: what to do instead; None if it is absent."""
         return self._note(name, Verdict.DROPPED, why, harmless)
 
+    def leave(self, names: str, why: str) -> None:
+        """Leave out several fields without a loss."""
+        for name in names.split():
+            self.drop(name, why, harmless=True)
+
     def number(self, name: str, why: str = "") -> int | None:
         """Return an integer that is kept; a value of another type is dropped."""
         value = self.peek(name)

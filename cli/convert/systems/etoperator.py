@@ -65,8 +65,7 @@ def _job(spec: Fields) -> Manifest:
 
 def _worker(spec: Fields, roles: Fields) -> Manifest:
     role, launcher = roles.below("worker"), roles.below("launcher")
-    for name in ("replicas", "restartPolicy"):
-        launcher.drop(name, NO_LAUNCHER, harmless=True)
+    launcher.leave("replicas restartPolicy", NO_LAUNCHER)
     sizes = {name: role.number(name) for name in ("replicas", "minReplicas", "maxReplicas")}
     policy = role.text("restartPolicy") or spec.text("restartPolicy")
     slots = processes(spec, "slotsPerWorker")
@@ -81,8 +80,7 @@ def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str
     if given is None or not ours:
         return Training(template)
     taken = {name: given.keep(name, TO_WORKERS) for name in ("command", "args", "env") if name in given}
-    for name in ("name", "imagePullPolicy"):
-        given.drop(name, NO_LAUNCHER, harmless=True)
+    given.leave("name imagePullPolicy", NO_LAUNCHER)
     if given.peek("image") == ours[0].get("image"):
         given.keep("image", "the workers have it")
     read = rewritten({**ours[0], **taken}, defaults=Launch("", slots=slots))

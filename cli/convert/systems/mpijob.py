@@ -40,8 +40,7 @@ def _read(whole: Fields) -> list[Manifest]:
         worker, sizes = _of_one_template(spec)
     else:
         worker, sizes = _of_roles(spec)
-    for field in ("sshAuthMountPath", "mpiImplementation", "mpiDistribution", "launcherCreationPolicy"):
-        spec.drop(field, OF_SSH, harmless=True)
+    spec.leave("sshAuthMountPath mpiImplementation mpiDistribution launcherCreationPolicy", OF_SSH)
     spec.drop("mainContainer", "the container called main is, else the first", harmless=True)
     policy = spec.below("runPolicy")
     made: Manifest = {
@@ -75,8 +74,7 @@ def _of_roles(spec: Fields) -> tuple[Training, dict[str, Any]]:
     template = pods.template(worker)
     if worker is not launcher:
         template = under(worker, template, starter.container)
-        for field in ("replicas", "restartPolicy"):
-            launcher.drop(field, NO_POD, harmless=True)
+        launcher.leave("replicas restartPolicy", NO_POD)
     launch = starter.launch
     found = Training(template, launch)
     sizes: dict[str, Any] = {"replicas": workers}

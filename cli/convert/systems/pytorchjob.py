@@ -87,8 +87,7 @@ def general(policy: Fields) -> Manifest:
 
 def launch_of(elastic: Fields, each: str) -> Launch:
     """Return the launcher settings of an elastic policy."""
-    for name in ("rdzvBackend", "rdzvHost", "rdzvPort", "rdzvId", "standalone"):
-        elastic.drop(name, MASTER, harmless=True)
+    elastic.leave("rdzvBackend rdzvHost rdzvPort rdzvId standalone", MASTER)
     elastic.drop("rdzvConf", f"{MASTER}; its times are settings of the master")
     elastic.drop("metrics", SIZED)
     restarts = elastic.number("maxRestarts", "as --max-restarts of elasticjob run: restarts within a pod")

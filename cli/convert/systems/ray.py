@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import replace
+from contextlib import suppress
 from typing import Any, Final
 
 import yaml
@@ -12,9 +12,8 @@ import yaml
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.launchers.containers import in_script, list_of
-from elasticjob.cli.convert.launchers.launch import Launch, words_of
-from elasticjob.cli.convert.launchers.table import found_in
+from elasticjob.cli.convert.launchers.containers import rewritten
+from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import manager
 from elasticjob.cli.convert.system import (
     Fields,
@@ -41,11 +40,19 @@ GROUP: Final = "ray.io"
 OURS: Final = "ray.io/kuberay-operator"
 WORKERS: Final = "spec.replicaSpecs.worker"
 LARGEST: Final = 64 * 1024
+NO_COMMAND: Final = (
+    "a RayCluster has pods and no command: write a RayJob with spec.entrypoint, or an ElasticJob of your "
+    "training script"
+)
+NO_CLUSTER: Final = (
+    "spec.rayClusterSpec is absent: the pods are those of another RayCluster; write its workerGroupSpecs here"
+)
 NO_HEAD: Final = "there is no head: the job's master is a small pod of the operator's own"
 NO_RAY: Final = (
     "the script runs on each worker and must not call Ray: docs/from-kuberay.md has a "
     "line for each call of Ray Train"
 )
+IN_THE_IMAGE: Final = "nothing is installed or fetched at the start: the image has it; env_vars are spec.envs"
 LEARNT: Final = "optimizeMode: single-job learns the number of workers from the training speed"
 ONE_GROUP: Final = "the first group trains: write another role in spec.replicaSpecs for pods of another kind"
 BOUNDS: Final = ("minReplicas", "maxReplicas")
@@ -53,23 +60,12 @@ NO_RANGE: Final = "a range has a minimum and a maximum of at least 1: write both
 RANGED: Final = "the number may change while it trains; with KubeRay only by enableInTreeAutoscaling"
 OF_RAY: Final = "it is for Ray, which does not run here"
 FIELDS_OF_RAY: Final = (
-    "rayVersion",
-    "gcsFaultToleranceOptions",
-    "headServiceAnnotations",
-    "historyServerOptions",
-    "tlsOptions",
-    "authOptions",
-    "upgradeStrategy",
+    "rayVersion gcsFaultToleranceOptions headServiceAnnotations historyServerOptions tlsOptions authOptions "
+    "upgradeStrategy"
 )
 FIELDS_OF_SUBMISSION: Final = (
-    "jobId",
-    "submissionMode",
-    "submitterPodTemplate",
-    "submitterConfig",
-    "entrypointNumCpus",
-    "entrypointNumGpus",
-    "entrypointResources",
-    "metadata",
+    "jobId submissionMode submitterPodTemplate submitterConfig entrypointNumCpus entrypointNumGpus "
+    "entrypointResources metadata"
 )
 
 MARKS: Final = Marks(
@@ -84,27 +80,20 @@ def _read(whole: Fields) -> list[Manifest]:
     """Return the job of the first group of workers. Raises Unconvertible without an entrypoint."""
     spec = whole.below("spec")
     if whole.source.manifest["kind"] == "RayCluster":
-        raise Unconvertible(
-            "a RayCluster has pods and no command: write a RayJob with "
-            "spec.entrypoint, or an ElasticJob "
-            "of your training script"
-        )
+        raise Unconvertible(NO_COMMAND)
     entrypoint = spec.peek("entrypoint")
     if not isinstance(entrypoint, str) or not entrypoint.strip():
         raise Unconvertible("spec.entrypoint is absent: write the command of the training script")
     if "rayClusterSpec" not in spec:
-        raise Unconvertible(
-            "spec.rayClusterSpec is absent: the pods are those of another RayCluster; write "
-            "its workerGroupSpecs here"
-        )
+        raise Unconvertible(NO_CLUSTER)
     cluster = spec.below("rayClusterSpec")
     worker, sizes, more = _group(cluster, spec, entrypoint)
-    worker = with_variables(worker, _runtime(spec))
     made: Manifest = {
         "suspend": spec.flag("suspend"),
         "managedBy": manager(spec, OURS),
         **node_fields(worker.launch),
         **more,
+        "envs": {name: {"value": value} for name, value in _runtime(spec).items()},
         "replicaSpecs": {"worker": role_of(worker, sizes)},
         "runPolicy": _policy(spec),
     }
@@ -143,8 +132,7 @@ def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Training, di
             group.note(group.path, Verdict.DROPPED, ONE_GROUP)
             group.log.opened.discard(group.path)
     else:
-        for field in ("enableIngress", "headService", "serviceType"):
-            head.drop(field, OF_RAY, harmless=True)
+        head.leave("enableIngress headService serviceType", OF_RAY)
     first.drop("rayStartParams", OF_RAY, harmless=True)
     return _training_template(first, spec, entrypoint), sizes, more
 
@@ -192,39 +180,18 @@ def _training_template(group: Fields, spec: Fields, entrypoint: str) -> Training
         if field in found[0]:
             group.note(child(path, field), Verdict.DROPPED, OF_RAY, harmless=True)
     count = devices(main)
-    defaults = Launch("", processes=str(count) if count > 1 else "")
-    command, launch = _command(entrypoint, defaults)
+    defaults = Launch("", slots=str(count) if count > 1 else "")
     spec.change("entrypoint", f"as {WORKERS}'s command, with elasticjob run: {NO_RAY}")
-    made = with_image(group, path, {**main, "command": command})
-    return Training(with_main(template, made), launch)
+    read = rewritten({**main, "command": _words(entrypoint)}, plainly=True, defaults=defaults)
+    return Training(with_main(template, with_image(group, path, read.container)), read.launch)
 
 
-def _command(entrypoint: str, defaults: Launch) -> tuple[list[str], Launch | None]:
-    """Return the command of an entrypoint: its words, or sh -c if it has shell syntax."""
-    try:
-        words = shlex.split(entrypoint)
-    except ValueError:
-        words = []
-    if words and not re.search(r"[;&|<>$`\n]", entrypoint):
-        found = found_in(words_of(words), plainly=True)
-        if found is None or not found.launch.script:
-            return words, None
-        launch = replace(found.launch, processes=found.launch.processes or defaults.processes)
-        return [*words[: found.before], *launch.command()], launch
-    script, read = in_script(entrypoint, {}, plainly=True, defaults=defaults)
-    return ["sh", "-c", script], read
-
-
-def with_variables(worker: Training, env: dict[str, str]) -> Training:
-    """Return the worker with variables added, except those that its main container sets."""
-    main = worker.container
-    there = {str(each.get("name")) for each in list_of(main.get("env")) if isinstance(each, dict)}
-    new = [{"name": name, "value": value} for name, value in env.items() if name not in there]
-    if not new:
-        return worker
-    return Training(
-        with_main(worker.template, {**main, "env": [*list_of(main.get("env")), *new]}), worker.launch
-    )
+def _words(entrypoint: str) -> list[str]:
+    """Return the words of an entrypoint, or sh -c if it has shell syntax."""
+    with suppress(ValueError):
+        if not re.search(r"[;&|<>$`\n]", entrypoint):
+            return shlex.split(entrypoint)
+    return ["sh", "-c", entrypoint]
 
 
 def _runtime(spec: Fields) -> dict[str, str]:
@@ -244,14 +211,9 @@ def _runtime(spec: Fields) -> dict[str, str]:
         return {}
     env = found.get("env_vars")
     rest = sorted(str(name) for name in found if name != "env_vars")
-    if rest:
-        why = (
-            f"{', '.join(rest)}: nothing is installed or fetched at the start, so the image has "
-            "it; env_vars are env"
-        )
-        spec.change("runtimeEnvYAML", why)
-    else:
-        spec.keep("runtimeEnvYAML", "env_vars are env of the main container")
+    spec.change("runtimeEnvYAML", f"{', '.join(rest)}: {IN_THE_IMAGE}") if rest else spec.keep(
+        "runtimeEnvYAML", "env_vars are spec.envs"
+    )
     return {str(name): str(value) for name, value in env.items()} if isinstance(env, dict) else {}
 
 
@@ -281,15 +243,13 @@ def _policy(spec: Fields) -> Manifest:
 
 
 def _rest(spec: Fields, cluster: Fields) -> None:
-    for field in FIELDS_OF_RAY:
-        cluster.drop(field, OF_RAY, harmless=True)
+    cluster.leave(FIELDS_OF_RAY, OF_RAY)
     cluster.drop("managedBy", "is said by the job", harmless=True)
     cluster.drop("suspend", "suspend the job: spec.suspend", harmless=True)
     cluster.drop(
         "networkPolicy", "spec.networkPolicy: true is the default: only the job's pods reach each other"
     )
-    for field in FIELDS_OF_SUBMISSION:
-        spec.drop(field, "no job is submitted: each worker runs the command", harmless=True)
+    spec.leave(FIELDS_OF_SUBMISSION, "no job is submitted: each worker runs the command")
     spec.drop("clusterSelector", "the job has pods of its own")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
@@ -27,7 +26,6 @@ from elasticjob.cli.convert.systems.mpijob import launcher_container, under
 from elasticjob.cli.convert.training import (
     Training,
     node_fields,
-    note_near,
     pod_of,
     role_of,
     training_template,
@@ -37,13 +35,9 @@ from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "batch.volcano.sh"
 MEANT: Final = {
-    "ps": PS,
-    "pserver": PS,
-    "server": PS,
-    "worker": WORKER,
-    "trainer": WORKER,
-    "chief": CHIEF,
-    "evaluator": EVALUATOR,
+    **dict.fromkeys(("ps", "pserver", "server"), PS),
+    **dict.fromkeys(("worker", "trainer"), WORKER),
+    **{role: role for role in (CHIEF, EVALUATOR)},
 }
 """Usual names of tasks, and their roles in a job with parameter servers."""
 PLUGINS: Final[Mapping[str, tuple[str, bool]]] = {
@@ -60,7 +54,7 @@ PLUGINS: Final[Mapping[str, tuple[str, bool]]] = {
 }
 """Plugins: their replacement here, and whether dropping them loses nothing."""
 INDEX: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")
-HOST_FILES: Final = re.compile(r"/etc/volcano/[\w.-]+")
+OF_INDEX: Final = f"metadata.labels['{LABEL_INDEX}']"
 EVICTED: Final = frozenset({"PodEvicted", "PodFailed", "TaskFailed", "JobUnknown", "PodPending"})
 REPLACED: Final = "a pod that is evicted or fails is replaced, while restartCount lasts; the others go on"
 BY_CODES: Final = "write runPolicy.failurePolicy, by exit codes"
@@ -80,7 +74,7 @@ MARKS: Final = Marks(
         (r"\$[({]?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)", ""),
     ),
     hosts=r"{job}-[a-z][a-z-]*-\d+",
-    objects=(r"{job}-(?:svc|ssh)", r"/root/\.ssh"),
+    objects=(r"{job}-(?:svc|ssh)", r"/root/\.ssh", r"/etc/volcano/[\w.-]+"),
 )
 """What Volcano and its plugins put into pods."""
 
@@ -92,19 +86,19 @@ def _read(whole: Fields) -> list[Manifest]:
     if not tasks:
         raise Unconvertible("spec.tasks has no task: write one, with its template")
     plugins = _plugins(spec)
-    framework = "tensorflow" if "tensorflow" in plugins or _has_tf_config(tasks) else ""
+    of_tensorflow = "tensorflow" in plugins or any("TF_CONFIG" in _text(task) for task in tasks.values())
     specs, launch = _roles(tasks, plugins)
     strategy = _strategy(specs, launch, plugins)
     claims = list(_volumes(spec, specs, whole))
-    for role in specs.values():
-        _index(role, plugins)
+    indexed = "env" in plugins or any(name in str(specs) for name in INDEX)
     made: Manifest = {
         "distributionStrategy": strategy.value,
         **node_fields(launch),
+        "envs": {key: {"valueFrom": {"fieldRef": {"fieldPath": OF_INDEX}}} for key in INDEX if indexed},
         "replicaSpecs": specs,
         "runPolicy": _policy(spec, tasks, specs, ranked="pytorch" in plugins),
     }
-    framework = "" if strategy is DistributionStrategy.CUSTOM else framework
+    framework = "tensorflow" if of_tensorflow and strategy is not DistributionStrategy.CUSTOM else ""
     return [pods.job(whole, made, framework=framework), *claims]
 
 
@@ -129,7 +123,6 @@ def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[s
     launch: Launch | None = None
     for name, task in tasks.items():
         made = training_template(task, plainly=ranked)
-        _host_files(task, made)
         role = _role_name(name, len(tasks), has_servers=has_servers, ranked=ranked or made.launch is not None)
         if role != name:
             task.keep("name", f"the role is {role}")
@@ -167,18 +160,14 @@ def _range(least: int, most: int) -> dict[str, Any]:
 
 def _more(role: Manifest, first: Fields, task: Fields) -> Manifest:
     """Return a role with the pods of another task that trains with its `first` one."""
-    added = _sizes(task)
+    added: Manifest = _sizes(task)
     most = role["replicas"] + added["replicas"]
-    least = _least(role) + _least(added)
+    least = sum(sizes.get("minReplicas") or int(sizes["replicas"]) for sizes in (role, added))
     for each in (first, task):
         for field, name in (("replicas", "replicas"), ("minAvailable", "minReplicas")):
             _note_sum(each, field, f"counted in spec.replicaSpecs.{WORKER}.{name}")
     rest = {name: value for name, value in role.items() if name not in ("minReplicas", "maxReplicas")}
     return {**rest, **_range(least, most)}
-
-
-def _least(sizes: Manifest) -> int:
-    return int(sizes["minReplicas"] if "minReplicas" in sizes else sizes["replicas"])
 
 
 def _note_sum(task: Fields, field: str, why: str) -> None:
@@ -205,8 +194,7 @@ def _of_mpi(tasks: dict[str, Fields]) -> tuple[dict[str, Manifest], Launch | Non
     made = launcher_container(starter, Launch("", nodes=(count, count)))
     starter.drop("replicas", "there is no launcher", harmless=True)
     template = under(worker, pods.template(worker), made.container)
-    launch = made.launch or Launch("")
-    return {WORKER: role_of(Training(template, launch), {"replicas": count})}, replace(launch)
+    return {WORKER: role_of(Training(template), {"replicas": count})}, made.launch
 
 
 def _strategy(
@@ -310,42 +298,10 @@ def _volumes(spec: Fields, specs: dict[str, Manifest], whole: Fields) -> Iterato
 
 
 def _mount(role: Manifest, volume: Manifest, mount: Manifest) -> None:
-    template: Manifest = role.get("template") or {}
-    inner = dict(pod_of(template))
-    inner["volumes"] = [*list_of(inner.get("volumes")), volume]
-    inner["containers"] = [
-        {**one, "volumeMounts": [*list_of(one.get("volumeMounts")), mount]}
-        for one in pods.containers(template)
-    ]
-    role["template"] = {**template, "spec": inner}
-
-
-def _index(role: Manifest, plugins: Mapping[str, Any]) -> None:
-    """Give containers that read it the index that the env plugin sets."""
-    template: Manifest = role.get("template") or {}
-    if "env" not in plugins and not any(name in str(template) for name in INDEX):
-        return
-    label = "metadata.labels['elasticjob.dlrover/replica-index']"
-    read = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": label}}} for name in INDEX]
-    inner = dict(pod_of(template))
-    inner["containers"] = [
-        {**one, "env": [*list_of(one.get("env")), *read]} for one in pods.containers(template)
-    ]
-    role["template"] = {**template, "spec": inner}
-
-
-def _host_files(task: Fields, made: Training) -> None:
-    """Say that no files list the hosts of tasks."""
-    if found := HOST_FILES.search(_text(task)):
-        why = (
-            f"reads {found[0]}, which is not there: TF_CONFIG has the addresses, or pods are "
-            "<job>-<role>-<index>.<job>"
-        )
-        if made.launch is not None:
-            why = (
-                f"reads {found[0]}, which is not there and not needed: elasticjob run finds the job's master"
-            )
-        note_near(task, f"{child(task.path, 'template')}.spec.containers[0].command", Verdict.CHANGED, why)
+    pod = role["template"]["spec"] = dict(pod_of(role.setdefault("template", {})))
+    pod["volumes"] = [*list_of(pod.get("volumes")), volume]
+    for one in pods.containers(role["template"]):
+        one["volumeMounts"] = [*list_of(one.get("volumeMounts")), mount]
 
 
 def _text(task: Fields) -> str:
@@ -355,10 +311,6 @@ def _text(task: Fields) -> str:
     return "\n".join(
         str(word) for one in found for field in ("command", "args") for word in list_of(one.get(field))
     )
-
-
-def _has_tf_config(tasks: Mapping[str, Fields]) -> bool:
-    return any("TF_CONFIG" in _text(task) for task in tasks.values())
 
 
 VOLCANO: Final = System("Volcano Job", (kind(GROUP, "Job", "v1alpha1"),), of_fields(_read), MARKS)
