@@ -15,6 +15,7 @@ DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
 UNITS: Final = {"": "Mi", "K": "Ki", "M": "Mi", "G": "Gi", "T": "Ti"}
 BY_KUBERNETES: Final = "the scheduler of the cluster decides: write nodeSelector or affinity in the template"
 LOGS: Final = "elasticjob logs NAME shows the logs of all nodes"
+UNKNOWN: Final = "elasticjob convert does not know it: check whether the job needs it"
 ALONE: Final = "write the requests of a whole machine in resources"
 
 
@@ -24,7 +25,8 @@ OF_A_RUN: Final = (
     f"it is the limit of one run, and the script is requeued then: write {DEADLINE}, if the whole has a limit"
 )
 TASKS: Final = "workers: replicas times --nproc-per-node"
-GPUS: Final = "nvidia.com/gpu in resources.limits, divided by nodes"
+GPU: Final = "nvidia.com/gpu in resources.limits"
+GPUS: Final = f"{GPU}, divided by nodes"
 
 
 @dataclass(frozen=True)
@@ -116,60 +118,41 @@ class Allocation:
 Act = Callable[[Allocation, str], tuple[Allocation, Verdict, str]]
 
 
-def _number(field: str, why: str) -> Act:
+def _take(field: str, why: str, read: Callable[[str], Any] = str) -> Act:
+    """Keep a value; `read` returns None for one that cannot be read."""
+
     def act(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
-        found = re.search(r"(\d{1,6})(?:\(.*\))?$", value)
-        if found is None:
-            return so_far, Verdict.DROPPED, "has no number"
-        changed = replace(so_far, **{field: int(found[1])})  # type: ignore[arg-type]  # by name
+        if (found := read(value)) is None:
+            return so_far, Verdict.DROPPED, f"{value!r} cannot be read: write {why}"
+        changed = replace(so_far, **{field: found})
         return changed, Verdict.KEPT, why
 
     return act
 
 
-def _text(field: str, why: str) -> Act:
-    def act(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
-        changed = replace(so_far, **{field: value})  # type: ignore[arg-type]  # by name
-        return changed, Verdict.KEPT, why
-
-    return act
+def _count(value: str) -> int | None:
+    found = re.search(r"(\d{1,6})(?:\(.*\))?$", value)
+    return int(found[1]) if found else None
 
 
 def _drop(why: str, verdict: Verdict = Verdict.DROPPED) -> Act:
     return lambda so_far, _: (so_far, verdict, why)
 
 
-def _nodes(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
+def _nodes(value: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", value)
-    if found is None or not 1 <= int(found[1]) <= int(found[2] or found[1]):
-        return so_far, Verdict.DROPPED, "write replicas of the role worker"
-    return (
-        replace(so_far, nodes=(int(found[1]), int(found[2] or found[1]))),
-        Verdict.KEPT,
-        "replicas of the role worker",
-    )
+    bounds = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    return bounds if 1 <= bounds[0] <= bounds[1] else None
 
 
-def _devices(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
+def _devices(value: str) -> int | None:
     found = re.fullmatch(r"gpu(?::[\w.-]+)*?(?::(\d{1,3}))?", value.partition(",")[0])
-    if found is None:
-        return so_far, Verdict.DROPPED, "write it in resources.limits of the container"
-    return (
-        replace(so_far, gpus_per_node=int(found[1] or 1)),
-        Verdict.KEPT,
-        "nvidia.com/gpu in resources.limits",
-    )
+    return int(found[1] or 1) if found else None
 
 
-def _memory(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
+def _memory(value: str) -> str | None:
     found = re.fullmatch(r"(\d{1,9})([KMGT]?)B?", value, re.IGNORECASE)
-    if found is None or not int(found[1]):
-        return so_far, Verdict.DROPPED, "the memory of nodes is learnt: docs/memory.md"
-    return (
-        replace(so_far, memory=found[1] + UNITS[found[2].upper()]),
-        Verdict.KEPT,
-        "memory in resources.requests",
-    )
+    return found[1] + UNITS[found[2].upper()] if found and int(found[1]) else None
 
 
 def _time(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
@@ -184,71 +167,53 @@ def _time(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
     return replace(so_far, seconds=seconds), Verdict.KEPT, f"{DEADLINE}: {seconds}"
 
 
+def _each(names: str, act: Act) -> dict[str, Act]:
+    return dict.fromkeys(names.split(), act)
+
+
 NAMED: Final[Mapping[str, Act]] = {
-    "nodes": _nodes,
-    "ntasks": _number("tasks", TASKS),
-    "ntasks-per-node": _number("tasks_per_node", "--nproc-per-node, where srun starts Python itself"),
-    "gpus": _number("gpus", GPUS),
-    "gpus-per-node": _number("gpus_per_node", "nvidia.com/gpu in resources.limits"),
-    "gpus-per-task": _number("gpus_per_task", "nvidia.com/gpu in resources.limits"),
-    "gres": _devices,
-    "cpus-per-task": _number("cpus_per_task", "cpu in resources.requests, times the tasks of a node"),
-    "mem": _memory,
-    "mem-per-cpu": _drop("write memory in resources.requests, or leave it out: it is learnt"),
-    "mem-per-gpu": _drop("write memory in resources.requests, or leave it out: it is learnt"),
+    "nodes": _take("nodes", "replicas of the role worker", _nodes),
+    "ntasks": _take("tasks", TASKS, _count),
+    "ntasks-per-node": _take("tasks_per_node", "--nproc-per-node, where srun starts Python itself", _count),
+    "gpus": _take("gpus", GPUS, _count),
+    "gpus-per-node": _take("gpus_per_node", GPU, _count),
+    "gpus-per-task": _take("gpus_per_task", GPU, _count),
+    "gres": _take("gpus_per_node", GPU, _devices),
+    "cpus-per-task": _take("cpus_per_task", "cpu in resources.requests, times the tasks of a node", _count),
+    "mem": _take("memory", "memory in resources.requests", _memory),
     "time": _time,
-    "job-name": _text("name", "the name of the job"),
-    "chdir": _text("directory", "workingDir of the container"),
-    "container-image": _text("image", "the image of the container"),
+    "job-name": _take("name", "the name of the job"),
+    **_each("chdir container-workdir", _take("directory", "workingDir of the container")),
+    "container-image": _take("image", "the image of the container"),
     "qos": _drop("write runPolicy.scheduling.priorityClassName"),
     "account": _drop("write runPolicy.scheduling.queue, with gang: volcano"),
     "partition": _drop(
         "write runPolicy.scheduling.queue with gang: volcano, or nodeSelector in the template"
     ),
-    "reservation": _drop(BY_KUBERNETES),
-    "constraint": _drop(BY_KUBERNETES),
-    "nodelist": _drop(BY_KUBERNETES),
-    "exclude": _drop(BY_KUBERNETES),
-    "switches": _drop(BY_KUBERNETES),
     "exclusive": _drop(ALONE),
-    "output": _drop(LOGS),
-    "error": _drop(LOGS),
     "requeue": lambda so_far, _: (replace(so_far, requeued=True), Verdict.KEPT, NOT_ALONE),
     "no-requeue": _drop("write restartCount: 0"),
     "signal": _drop("nodes that leave get SIGTERM: docs/drains.md"),
     "array": _drop("write a job for each index"),
     "dependency": _drop("apply the job when the others have ended: elasticjob wait NAME"),
     "export": _drop("pods have the variables of their template alone"),
-    "hint": _drop(BY_KUBERNETES),
-    "container-workdir": _text("directory", "workingDir of the container"),
     "mpi": _drop("no MPI starts the workers", Verdict.KEPT),
     "cpu-bind": _drop("write numactl before the command"),
-    "auto-resume": _drop(NOT_ALONE, Verdict.KEPT),
     "container-mounts": _drop("write volumes and volumeMounts in the template"),
-    **dict.fromkeys(("mail-type", "mail-user"), _drop("alerts tell of jobs that fail: docs/monitoring.md")),
-    **dict.fromkeys(
-        ("wait-all-nodes", "open-mode", "comment", "get-user-env"), _drop("it is for Slurm", Verdict.KEPT)
+    **_each("reservation constraint nodelist exclude switches hint", _drop(BY_KUBERNETES)),
+    **_each("output error", _drop(LOGS)),
+    **_each(
+        "mem-per-cpu mem-per-gpu", _drop("write memory in resources.requests, or leave it out: it is learnt")
     ),
+    "auto-resume": _drop(NOT_ALONE, Verdict.KEPT),
+    **_each("mail-type mail-user", _drop("alerts tell of jobs that fail: docs/monitoring.md")),
+    **_each("wait-all-nodes open-mode comment get-user-env", _drop("it is for Slurm", Verdict.KEPT)),
 }
-SHORT: Final = {
-    "N": "nodes",
-    "n": "ntasks",
-    "G": "gpus",
-    "c": "cpus-per-task",
-    "t": "time",
-    "J": "job-name",
-    "D": "chdir",
-    "q": "qos",
-    "A": "account",
-    "p": "partition",
-    "C": "constraint",
-    "w": "nodelist",
-    "x": "exclude",
-    "o": "output",
-    "e": "error",
-    "a": "array",
-    "d": "dependency",
-}
+NAMES_OF_LETTERS: Final = (
+    "nodes ntasks gpus cpus-per-task time job-name chdir qos account partition constraint nodelist exclude "
+    "output error array dependency"
+)
+SHORT: Final[Mapping[str, str]] = dict(zip("NnGctJDqApCwxoead", NAMES_OF_LETTERS.split(), strict=True))
 WITHOUT_VALUE: Final = frozenset({"exclusive", "requeue", "no-requeue", "get-user-env"})
 
 
@@ -274,13 +239,7 @@ def allocation(found: Iterator[tuple[int | None, str, str]]) -> Allocation:
     told = Allocation()
     for line, name, value in found:
         act = NAMED.get(_plainly(name))
-        if act is None:
-            verdict, why = (
-                Verdict.DROPPED,
-                "elasticjob convert does not know it: check whether the job needs it",
-            )
-        else:
-            told, verdict, why = act(told, value)
+        told, verdict, why = act(told, value) if act else (told, Verdict.DROPPED, UNKNOWN)
         told = replace(told, notes=(*told.notes, Note(line, name, verdict, why, harmless=why == LOGS)))
     return told
 

@@ -181,8 +181,4 @@ def main_first(pod_template: Manifest, names: Iterable[str]) -> Manifest:
 
 def without_empty(fields: Manifest) -> Manifest:
     """Return the fields without None and empty strings, lists and objects."""
-    return {name: value for name, value in fields.items() if not _is_empty(value)}
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, (str, list, dict)) and not value)
+    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}

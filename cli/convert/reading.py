@@ -88,14 +88,8 @@ def _items(source: Source) -> Iterator[Source]:
                 for path, line in source.lines.items()
                 if path.startswith(start)
             }
-            yield Source(
-                source.file, _with_kind(item, kind), lines=lines, first=min(lines.values(), default=1)
-            )
-
-
-def _with_kind(item: Manifest, kind: str) -> Manifest:
-    """Items of a typed List may leave their own kind out."""
-    return item if "kind" in item or kind == "List" else {**item, "kind": kind.removesuffix("List")}
+            named = {} if kind == "List" else {"kind": kind.removesuffix("List")}  # which items may leave out
+            yield Source(source.file, {**named, **item}, lines=lines, first=min(lines.values(), default=1))
 
 
 class _Reader:

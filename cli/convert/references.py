@@ -86,7 +86,8 @@ class _Reader:
     def _walk(self, value: Any, name: str) -> Any:
         match value:
             case dict() if name == "matchLabels":
-                return {key: values[0] for key, values in (self._label(*each) for each in _pairs(value))}
+                pairs = (self._label(str(key), [one]) for key, one in value.items())
+                return {key: values[0] for key, values in pairs}
             case dict() if name == "matchExpressions" and "key" in value:
                 key, values = self._label(str(value["key"]), list_of(value.get("values")))
                 return {**value, "key": key} | ({"values": values} if values else {})
@@ -150,10 +151,6 @@ class _Reader:
 
     def _named(self, pattern: str) -> str:
         return pattern.replace("{job}", re.escape(self.old))
-
-
-def _pairs(labels: Manifest) -> Iterator[tuple[str, list[Any]]]:
-    yield from ((str(key), [value]) for key, value in labels.items())
 
 
 def _notes(source: Source, token: str, verdict: Verdict, why: str) -> Iterator[Note]:

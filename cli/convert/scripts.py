@@ -77,20 +77,14 @@ def job_of(source: Source, told: Allocation) -> Conversion:
             f"{launch.launcher} starts {launch.script}, and {ONLY_THERE}: write the script there"
         )
     asked_for = reading.asked
+    if asked_for.nodes:
+        launch = replace(launch, nodes=asked_for.nodes, wanted=None)
     container, notes = _container(reading, launch)
-    known = replace(launch, nodes=asked_for.nodes or launch.nodes)
-    flags = [replace(note, line=reading.line) for note in known.all_notes]
+    flags = [replace(note, line=reading.line) for note in launch.all_notes]
     notes = [*asked_for.all_notes, *reading.notes, *flags, *notes]
-    sizes = replace(
-        launch, nodes=asked_for.nodes or launch.nodes, wanted=None if asked_for.nodes else launch.wanted
-    )
-    worker: Manifest = {
-        **(sizes.sizes() or {"replicas": 1}),
-        "template": {"spec": {"containers": [container]}},
-    }
-    policy = (
-        {"activeDeadlineSeconds": asked_for.seconds} if asked_for.seconds and not asked_for.requeued else {}
-    )
+    template: Manifest = {"spec": {"containers": [container]}}
+    worker: Manifest = {**(launch.sizes() or {"replicas": 1}), "template": template}
+    policy = {} if asked_for.requeued else pods.without_empty({"activeDeadlineSeconds": asked_for.seconds})
     name = pods.job_name(asked_for.name or PurePosixPath(plain(launch.script)).stem or "converted")
     if not asked_for.name:
         notes.append(Note(None, "metadata.name", Verdict.KEPT, f"{name}, after the script"))
@@ -130,10 +124,8 @@ def _read(reading: _Reading, call: Call, source: Source) -> None:
         _srun(reading, given[: len(given) - len(ranked)], line)
     script = _inner(rest, reading.variables)
     if script is not None:
-        inner = [
-            found for one in calls(script) if (found := _launch(reading, one.words, source, ranked=True))
-        ]
-        launch = next((one for one in inner if one.script), None)
+        inner = [_launch(reading, one.words, source, ranked=True) for one in calls(script)]
+        launch = next((one for one in inner if one and one.script), None)
     else:
         launch = _launch(reading, rest, source, ranked=ranked is not None or _is_line(source.text))
     if launch is not None and any(POSITIONAL.search(word) for word in launch.arguments):
@@ -153,11 +145,8 @@ def _launch(reading: _Reading, given: Sequence[Word], source: Source, *, ranked:
     found = found_in(given, variables=reading.variables, file=source.files.get, plainly=ranked)
     if found is None:
         return None
-    words_before = [word for word in given[: found.before] if "=" in word.plain]
-    for word in words_before:
-        name, equals, value = word.plain.partition("=")
-        if equals:
-            reading.environment[name] = expand(value, reading.variables)
+    before = (word.plain.partition("=") for word in given[: found.before] if "=" in word.plain)
+    reading.environment |= {name: expand(value, reading.variables) for name, _, value in before}
     if not found.launch.python and OF_MPI.fullmatch(found.launch.launcher):
         reading.refused = f"{_abridge(given)} starts {found.launch.script or 'nothing'}, {NEEDS_MPI}"
         return None
@@ -218,14 +207,12 @@ def _inner(given: Sequence[Word], variables: Mapping[str, str]) -> str | None:
         return None
     raw, own = given[at + 1].raw, given[at + 3 :]  # the word behind the script is its $0
     text = raw.strip("'") if raw[:1] == "'" else expand(raw.strip('"'), variables)
-    numbered = re.sub(
-        r"\"?\$\{?([1-9])\b\}?\"?",
-        lambda at: own[int(at[1]) - 1].raw if own[int(at[1]) - 1 :] else at[0],
-        text,
-    )
-    return re.sub(
-        r"\"?\$(?:\{[@*]\}|[@*])\"?", lambda at: " ".join(word.raw for word in own) or at[0], numbered
-    )
+
+    def put_in(found: re.Match[str]) -> str:
+        given = own if found[1] in "@*" else own[int(found[1]) - 1 :][:1]
+        return " ".join(word.raw for word in given) or found[0]
+
+    return re.sub(r"\"?\$\{?([1-9@*])\}?\"?", put_in, text)
 
 
 def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
@@ -233,11 +220,9 @@ def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
     name = given[0].plain if given else ""
     if name == "cd" and given[1:]:
         reading.directory = expand(given[1].plain, reading.variables)
-        known = "$" not in reading.directory
-        reading.directory = reading.directory if known else ""
-        return Note(
-            line, _abridge(given), Verdict.KEPT if known else Verdict.DROPPED, "workingDir of the container"
-        )
+        verdict = Verdict.DROPPED if "$" in reading.directory else Verdict.KEPT
+        reading.directory = reading.directory if verdict is Verdict.KEPT else ""
+        return Note(line, _abridge(given), verdict, "workingDir of the container")
     if OF_THE_MACHINE.fullmatch(name):
         return Note(line, _abridge(given), Verdict.DROPPED, IN_THE_IMAGE)
     if [word.plain for word in given[:2]] == ["scontrol", "requeue"]:
@@ -251,7 +236,6 @@ def _container(reading: _Reading, launch: Launch) -> tuple[Manifest, list[Note]]
     asked_for, notes = reading.asked, list[Note]()
     workers = asked_for.workers if PYTHON.fullmatch(launch.launcher) else None
     known = replace(launch, processes=launch.processes or ("" if launch.total else str(workers or "")))
-    known = replace(known, nodes=asked_for.nodes or launch.nodes)
     told = [known.script, *known.arguments]
     told = [word if word[:1] == "'" else expand(word, reading.variables) for word in told]
     known = replace(known, script=told[0], arguments=tuple(told[1:]))

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from elasticjob.kube.objects.kinds import Kind, Manifest
 
 UNKNOWN: Final = "not a field of ElasticJob, and unknown to the converter: check whether the job needs it"
 ANEW: Final = "the cluster writes it anew"
+T = TypeVar("T")
 PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w-]*")
 
 
@@ -117,34 +118,32 @@ class System:
     """For people: Kubeflow PyTorchJob."""
     kinds: tuple[Kind[Manifest], ...]
     """The kinds that it reads, by which --from-cluster finds them; none for command lines."""
-    convert: Callable[[Source], Conversion]
-    """Returns the job and a note for each field. Raises Unconvertible if no job can be made."""
+    read: Callable[[Fields], list[Manifest]] = lambda whole: []
+    """Returns the job of a manifest, and objects beside it. Raises Unconvertible if no job can be made."""
     marks: Marks = NO_MARKS
-    """What its operator puts into pods, which templates may refer to."""
+    advice: Mapping[str, str] = field(default_factory=dict)
+    """The next step for fields that it never reads, by their names."""
     knows: Callable[[Source], bool] = lambda source: False
     """Whether a document of no such kind is one of its own."""
+    of_text: Callable[[Source], Conversion] | None = None
+    """Converts a script or a command line."""
 
     def recognises(self, source: Source) -> bool:
         """Whether this is one of its own; the first system of SYSTEMS that says so converts it."""
         return any(source.is_a(kind.group, kind.name) for kind in self.kinds) or self.knows(source)
 
+    def convert(self, source: Source) -> Conversion:
+        """Return the job and a note for each field. Raises Unconvertible if no job can be made."""
+        if self.of_text is not None:
+            return self.of_text(source)
+        whole = Fields(source)
+        job, *others = self.read(whole)
+        return Conversion(job, whole.notes(self.advice), tuple(others))
+
 
 def kind(group: str, name: str, version: str = "v1") -> Kind[Manifest]:
     """Return a kind of another system, whose plural is regular."""
     return Kind(group, version, name, f"{name.lower()}s", dict)
-
-
-def of_fields(
-    read: Callable[[Fields], list[Manifest]], advice: Mapping[str, str] | None = None
-) -> Callable[[Source], Conversion]:
-    """Convert by a function that reads fields: its first object is the job, others are needed beside it."""
-
-    def convert(source: Source) -> Conversion:
-        whole = Fields(source)
-        job, *others = read(whole)
-        return Conversion(job, whole.notes(advice), tuple(others))
-
-    return convert
 
 
 class Unconvertible(ValueError):
@@ -203,26 +202,21 @@ class Fields:
 
     def number(self, name: str, why: str = "") -> int | None:
         """Return an integer that is kept; a value of another type is dropped."""
-        value = self.peek(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return int(self.keep(name, why))
-        self._wrong(name, "a whole number")
-        return None
+        return self._typed(name, why, "a whole number", int)
 
     def text(self, name: str, why: str = "") -> str:
         """Return a string that is kept, "" if it is absent; a value of another type is dropped."""
-        value = self.peek(name)
-        if isinstance(value, str):
-            return str(self.keep(name, why))
-        self._wrong(name, "a string")
-        return ""
+        return self._typed(name, why, "a string", str) or ""
 
     def flag(self, name: str, why: str = "") -> bool | None:
         """Return a boolean that is kept; a value of another type is dropped."""
+        return self._typed(name, why, "true or false", bool)
+
+    def _typed(self, name: str, why: str, wanted: str, type_: type[T]) -> T | None:
         value = self.peek(name)
-        if isinstance(value, bool):
-            return bool(self.keep(name, why))
-        self._wrong(name, "true or false")
+        if type(value) is type_:
+            return cast(T, self.keep(name, why))
+        self._wrong(name, wanted)
         return None
 
     def below(self, name: str) -> Fields:

@@ -23,19 +23,11 @@ from elasticjob.api.v1alpha1.elasticjob import (
     ReplicaSpec,
 )
 from elasticjob.api.v1alpha1.older import OLDER_ROLES, todays_job
-from elasticjob.cli.convert import pods
+from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.system import Fields, Note, Verdict, child
-from elasticjob.cli.convert.training import (
-    node_fields,
-    note_near,
-    path_of,
-    say,
-    with_image,
-    with_main,
-    within,
-)
+from elasticjob.cli.convert.training import node_fields, note_near, within
 from elasticjob.kube.crd.model import Part
 from elasticjob.kube.objects.kinds import Manifest
 
@@ -142,24 +134,17 @@ def _template(role: Fields, launches: dict[str, Launch]) -> Manifest:
         return made
     count = role.peek("replicas")
     variables = dict.fromkeys(COUNTS, str(count)) if isinstance(count, int) and count else {}
-    read, path = rewritten(main, variables=variables), path_of(role, "template", main)
-    say(role, read.notes(path))
+    read, path = rewritten(main, variables=variables), training.path_of(role, "template", main)
+    training.say(role, read.notes(path))
     if read.launch is not None:
         launches[role.path] = read.launch
+    where = child(path, "command" if main.get("command") else "args")
     if OLDER_COUNT in " ".join(_words(read.container, "command", "args")):
-        where = child(path, "command" if main.get("command") else "args")
-        say(role, [Note(None, f"{where} ${OLDER_COUNT}", Verdict.CHANGED, NO_COUNT)])
-    if read.launch is None and (name := _program(main)) is not None:
-        field = "command" if main.get("command") else "args"
-        note_near(role, child(path, field), Verdict.CHANGED, f"{name} {CANNOT_SPEAK}")
+        training.say(role, [Note(None, f"{where} ${OLDER_COUNT}", Verdict.CHANGED, NO_COUNT)])
+    if read.launch is None and (name := DLROVERS.search(" ".join(_words(main, "command", "args")))):
+        note_near(role, where, Verdict.CHANGED, f"{name[0]} {CANNOT_SPEAK}")
     containers = [read.container if one is main else one for one in pods.containers(made)]
     return {**made, "spec": {**made["spec"], "containers": containers}}
-
-
-def _program(container: Manifest) -> str | None:
-    """Return DLRover's own program that a container starts; None if it starts none."""
-    found = DLROVERS.search(" ".join(_words(container, "command", "args")))
-    return found[0] if found else None
 
 
 def _words(container: Manifest, *fields: str) -> Iterator[str]:
@@ -232,7 +217,7 @@ def _with_images(spec: Fields, made: Manifest) -> Manifest:
                 older = (field for field, its in OLDER_ROLES if its == role and field in spec)
                 written = next(older, f"replicaSpecs.{role}")
                 path = f"{spec.path}.{written}.template.spec.containers[0]"
-                one["template"] = with_main(template, with_image(spec, path, main))
+                one["template"] = training.with_main(template, training.with_image(spec, path, main))
     return made
 
 
@@ -261,22 +246,18 @@ def fields_of(fields: Fields, model: type[Part], template: Template = pods.templ
 
 
 def _value(fields: Fields, name: str, kind: Any, template: Template) -> Any:
-    value = fields.peek(name)
-    if isinstance(value, dict) and value:
-        if name == "template":
-            return template(fields)
-        if part := _part(kind):
-            return fields_of(fields.below(name), part, template)
-        if part := _part_of_map(kind):
-            members = fields.below(name)
-            return {key: _value(members, key, part, template) for key in members.value}
-    if (
-        isinstance(value, list)
-        and all(isinstance(one, dict) for one in value)
-        and (part := _part_of_list(kind))
-    ):
-        return [fields_of(each, part, template) for each in fields.each(name)]
-    return fields.keep(name)
+    value, (holder, part) = fields.peek(name), _shape(kind)
+    if isinstance(value, dict) and value and name == "template":
+        return template(fields)
+    if part is None or not value or not isinstance(value, list if holder is list else dict):
+        return fields.keep(name)
+    if holder is list:
+        known = all(isinstance(one, dict) for one in value)
+        return [fields_of(each, part, template) for each in fields.each(name)] if known else fields.keep(name)
+    below = fields.below(name)
+    if holder is dict:
+        return {key: _value(below, key, part, template) for key in below.value}
+    return fields_of(below, part, template)
 
 
 def _members(model: type[Part]) -> Iterator[tuple[str, Any]]:
@@ -285,22 +266,14 @@ def _members(model: type[Part]) -> Iterator[tuple[str, Any]]:
         yield field.alias or name, field.annotation
 
 
-def _part(kind: Any) -> type[Part] | None:
-    """Return the model of an object; None for other types."""
+def _shape(kind: Any) -> tuple[Any, type[Part] | None]:
+    """Return the model in a type, and what holds it: a dict, a list, or the type itself."""
     for one in _alternatives(kind):
         if isinstance(one, type) and issubclass(one, Part):
-            return one
-    return None
-
-
-def _part_of_map(kind: Any) -> type[Part] | None:
-    found = (get_args(one)[1] for one in _alternatives(kind) if get_origin(one) in (dict, Mapping))
-    return next((part for one in found if (part := _part(one))), None)
-
-
-def _part_of_list(kind: Any) -> type[Part] | None:
-    found = (get_args(one)[0] for one in _alternatives(kind) if get_origin(one) is list)
-    return next((part for one in found if (part := _part(one))), None)
+            return one, one
+        if get_origin(one) in (dict, Mapping, list) and (part := _shape(get_args(one)[-1])[1]):
+            return list if get_origin(one) is list else dict, part
+    return None, None
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:

@@ -134,8 +134,3 @@ def _flag(name: str, value: Any) -> Iterator[str]:
             yield f"--{name}"
     else:
         yield f"--{name}={','.join(map(str, value)) if isinstance(value, list) else value}"
-
-
-def has_configuration(name: str, values: Mapping[str, str]) -> str:
-    """Return the path of the configuration that a line names."""
-    return values.get(name, "")

@@ -15,6 +15,7 @@ from elasticjob.cli.convert.launchers.table import File, found_in, no_file
 from elasticjob.cli.convert.system import Note, Verdict
 from elasticjob.kube.objects.kinds import Manifest
 
+INSTALLERS: Final = ("pip", "venv", "ensurepip")
 THE_IMAGE: Final = "the image needs elasticjob (docs/own-image.md)"
 
 
@@ -86,7 +87,7 @@ def in_script(
         known |= assignments(call, known)
         found = found_in(call.words, variables=known, file=file)
         if found is None and plainly and (last := found_in(call.words, variables=known, plainly=True)):
-            later = (call, last) if last.launch.script and not _is_pip(last.launch) else later
+            later = (call, last) if last.launch.script not in ("", *INSTALLERS) else later
         if found is None or not found.launch.script:
             continue
         return _replace(script, call.starts[found.before], call.end, beside(found.launch, defaults))
@@ -94,10 +95,6 @@ def in_script(
         call, found = later
         return _replace(script, call.starts[found.before], call.end, beside(found.launch, defaults))
     return script, None
-
-
-def _is_pip(launch: Launch) -> bool:
-    return launch.module and launch.script in ("pip", "venv", "ensurepip")
 
 
 def _replace(script: str, start: int, end: int, launch: Launch) -> tuple[str, Launch]:

@@ -312,16 +312,18 @@ def wrong(value: str, instead: str) -> str:
     return f"{why}: write {instead}"
 
 
-def as_module(launch: Launch, flag: str, value: str) -> Launch:
-    """The script is a module."""
-    return replace(launch, module=True).note(flag, Verdict.KEPT, "--module of elasticjob run")
+def marked(name: str, **changes: bool) -> Act:
+    """A flag without a value that elasticjob run has, too."""
+
+    def act(launch: Launch, flag: str, value: str) -> Launch:
+        changed = replace(launch, **changes)  # type: ignore[arg-type]  # by name
+        return changed.note(flag, Verdict.KEPT, f"--{name} of elasticjob run")
+
+    return act
 
 
-def no_python(launch: Launch, flag: str, value: str) -> Launch:
-    """The script is a program."""
-    return replace(launch, python=False).note(flag, Verdict.KEPT, "--no-python of elasticjob run")
-
-
+as_module: Final = marked("module", module=True)
+no_python: Final = marked("no-python", python=False)
 MASTER: Final = "the job's master is the rendezvous, and pods find it by themselves"
 OF_SSH: Final = (
     "no node is reached by ssh: each runs elasticjob run, and meets the others at the job's master"

@@ -13,7 +13,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE, JobResourceSpec
 from elasticjob.api.v1alpha1.older import todays_plan
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlanSpec
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, child, of_fields
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, child
 from elasticjob.cli.convert.todays import fields_of, job
 from elasticjob.cli.convert.training import note_near
 from elasticjob.kube.objects.kinds import Manifest
@@ -84,6 +84,6 @@ def _name(whole: Fields) -> str:
 DLROVER: Final = System(
     "DLRover ElasticJob, ScalePlan",
     (ELASTICJOB.untyped(), SCALEPLAN.untyped(), JOBRESOURCE.untyped()),
-    of_fields(_read),
+    _read,
     MARKS,
 )

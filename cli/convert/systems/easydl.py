@@ -8,7 +8,7 @@ from typing import Any, Final
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.requests import amounts
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.system import Fields, System, Verdict, child, kind, of_fields
+from elasticjob.cli.convert.system import Fields, System, Verdict, child, kind
 from elasticjob.cli.convert.todays import job
 from elasticjob.kube.objects.kinds import Manifest
 
@@ -68,5 +68,5 @@ def _amounts(fields: Fields) -> Manifest:
 EASYDL: Final = System(
     "EasyDL ElasticJob, JobResource",
     (kind(GROUP, "ElasticJob", "v1alpha1"), kind(GROUP, "JobResource", "v1alpha1")),
-    of_fields(_read),
+    _read,
 )

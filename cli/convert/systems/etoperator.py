@@ -7,26 +7,16 @@ from typing import Final
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
-from elasticjob.cli.convert.system import (
-    Fields,
-    Marks,
-    System,
-    Unconvertible,
-    Verdict,
-    child,
-    kind,
-    of_fields,
-)
-from elasticjob.cli.convert.training import Training, processes, role_of, say, with_image, with_main, within
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, child, kind
+from elasticjob.cli.convert.systems.mpijob import launcher_container, under
+from elasticjob.cli.convert.training import Training, processes, role_of, within
 from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "kai.alibabacloud.com"
 NO_LAUNCHER: Final = "workers find each other by the job's master: there is no launcher"
 NO_SCRIPT: Final = "no script runs at a change of size: agents hear of it from the job's master"
-TO_WORKERS: Final = "each worker runs it now, as spec.replicaSpecs.worker.template"
 
 MARKS: Final = Marks(
     labels=(
@@ -46,8 +36,7 @@ def _read(whole: Fields) -> list[Manifest]:
     """Return the job, or a ScalePlan for the nodes that a ScaleIn names."""
     if whole.source.manifest["kind"] == "TrainingJob":
         return [pods.job(whole, _job(whole.below("spec")))]
-    plan = _plan(whole.below("spec"))
-    return [pods.build(whole, SCALEPLAN, plan)]
+    return [pods.build(whole, SCALEPLAN, _plan(whole.below("spec")))]
 
 
 def _job(spec: Fields) -> Manifest:
@@ -68,25 +57,11 @@ def _worker(spec: Fields, roles: Fields) -> Manifest:
     launcher.leave("replicas restartPolicy", NO_LAUNCHER)
     sizes = {name: role.number(name) for name in ("replicas", "minReplicas", "maxReplicas")}
     policy = role.text("restartPolicy") or spec.text("restartPolicy")
-    slots = processes(spec, "slotsPerWorker")
-    found = _with_the_launchers_command(launcher, pods.template(role), slots)
-    return role_of(found, within(role, sizes), restartPolicy=policy)
-
-
-def _with_the_launchers_command(launcher: Fields, template: Manifest, slots: str) -> Training:
-    """Return the workers' template with the launcher's command; the rest of its pod is dropped."""
-    pod = launcher.below("template").below("spec")
-    given, ours = next(iter(pod.each("containers")), None), pods.containers(template)
-    if given is None or not ours:
-        return Training(template)
-    taken = {name: given.keep(name, TO_WORKERS) for name in ("command", "args", "env") if name in given}
-    given.leave("name imagePullPolicy", NO_LAUNCHER)
-    if given.peek("image") == ours[0].get("image"):
-        given.keep("image", "the workers have it")
-    read = rewritten({**ours[0], **taken}, defaults=Launch("", slots=slots))
-    say(given, read.notes(given.path))
-    container = with_image(launcher, child(launcher.path, "template"), read.container)
-    return Training(with_main(template, container), read.launch)
+    template, slots = pods.template(role), processes(spec, "slotsPerWorker")
+    if pods.containers(pods.template(launcher)):
+        starter = launcher_container(launcher, Launch("", slots=slots))
+        template = under(role, template, starter.container)
+    return role_of(Training(template), within(role, sizes), restartPolicy=policy)
 
 
 def _plan(spec: Fields) -> Manifest:
@@ -108,11 +83,7 @@ def _plan(spec: Fields) -> Manifest:
 
 ETOPERATOR: Final = System(
     "et-operator TrainingJob, ScaleIn, ScaleOut",
-    (
-        kind(GROUP, "TrainingJob", "v1alpha1"),
-        kind(GROUP, "ScaleIn", "v1alpha1"),
-        kind(GROUP, "ScaleOut", "v1alpha1"),
-    ),
-    of_fields(_read),
+    tuple(kind(GROUP, name, "v1alpha1") for name in ("TrainingJob", "ScaleIn", "ScaleOut")),
+    _read,
     MARKS,
 )

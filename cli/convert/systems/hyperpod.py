@@ -5,29 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from elasticjob.cli.convert import pods
+from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
-from elasticjob.cli.convert.system import (
-    Fields,
-    Marks,
-    System,
-    Unconvertible,
-    Verdict,
-    child,
-    kind,
-    of_fields,
-)
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, child, kind
 from elasticjob.cli.convert.systems.pytorchjob import MARKS as KUBEFLOW
 from elasticjob.cli.convert.systems.pytorchjob import THE_OTHERS, WORKERS, bounds
-from elasticjob.cli.convert.training import (
-    Training,
-    node_fields,
-    processes,
-    role_of,
-    training_template,
-    within,
-)
+from elasticjob.cli.convert.training import Training, node_fields, role_of, within
 from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "sagemaker.amazonaws.com"
@@ -48,8 +32,10 @@ def _read(whole: Fields) -> list[Manifest]:
     groups = spec.each("replicaSpecs")
     if not groups:
         raise Unconvertible("spec.replicaSpecs has no group: write one, with its template")
-    defaults = Launch("", processes=processes(spec, "nprocPerNode") or "auto")
-    found = [training_template(group, ("pytorch",), defaults=defaults, plainly=True) for group in groups]
+    defaults = Launch("", processes=training.processes(spec, "nprocPerNode") or "auto")
+    found = [
+        training.training_template(group, ("pytorch",), defaults=defaults, plainly=True) for group in groups
+    ]
     for group, each in zip(groups[1:], found[1:], strict=True):
         if each.template != found[0].template:
             group.note(child(group.path, "template"), Verdict.CHANGED, THE_OTHERS)
@@ -115,6 +101,4 @@ def _policy(policy: Fields) -> Manifest:
     return pods.without_empty(found)
 
 
-HYPERPOD: Final = System(
-    "SageMaker HyperPodPyTorchJob", (kind(GROUP, "HyperPodPyTorchJob"),), of_fields(_read)
-)
+HYPERPOD: Final = System("SageMaker HyperPodPyTorchJob", (kind(GROUP, "HyperPodPyTorchJob"),), _read, MARKS)

@@ -6,7 +6,7 @@ from typing import Final
 
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
-from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, child, kind, of_fields
+from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, child, kind
 from elasticjob.cli.convert.systems.pytorchjob import GROUP, MARKS, WORKERS, general
 from elasticjob.cli.convert.training import members, node_fields, note_near, role_of, training_template
 from elasticjob.kube.objects.kinds import Manifest
@@ -40,4 +40,4 @@ def _read(whole: Fields) -> list[Manifest]:
     return [pods.job(whole, made, framework=FRAMEWORK)]
 
 
-JAXJOB: Final = System("Kubeflow JAXJob", (kind(GROUP, "JAXJob"),), of_fields(_read), MARKS)
+JAXJOB: Final = System("Kubeflow JAXJob", (kind(GROUP, "JAXJob"),), _read, MARKS)

@@ -7,25 +7,13 @@ from posixpath import basename
 from typing import Any, Final
 
 from elasticjob.api.v1alpha1.checks.launchers import SHELLS
-from elasticjob.cli.convert import pods
+from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.containers import Rewritten, list_of, rewritten
 from elasticjob.cli.convert.launchers.launch import OF_SSH, Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy, run_policy
-from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, child, kind, of_fields
+from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, child, kind
 from elasticjob.cli.convert.systems.pytorchjob import GROUP, MARKS, general
-from elasticjob.cli.convert.training import (
-    NEEDS_MPI,
-    Training,
-    devices,
-    members,
-    node_fields,
-    note_near,
-    processes,
-    role_of,
-    say,
-    with_image,
-    with_main,
-)
+from elasticjob.cli.convert.training import Training, node_fields, note_near, role_of
 from elasticjob.kube.objects.kinds import Manifest
 
 WORKERS: Final = "spec.replicaSpecs.worker"
@@ -59,11 +47,11 @@ def _read(whole: Fields) -> list[Manifest]:
 
 
 def _of_roles(spec: Fields) -> tuple[Training, dict[str, Any]]:
-    roles = members(spec, "mpiReplicaSpecs", ("Launcher", "Worker"))
+    roles = training.members(spec, "mpiReplicaSpecs", ("Launcher", "Worker"))
     if "Launcher" not in roles:
         raise Unconvertible("spec.mpiReplicaSpecs has no Launcher: write one, with the command")
     launcher, worker = roles["Launcher"], roles.get("Worker", roles["Launcher"])
-    each = processes(spec, "slotsPerWorker")
+    each = training.processes(spec, "slotsPerWorker")
     given = worker.number("replicas", f"as {WORKERS}.replicas")
     count = 1 if given is None else given
     beside = spec.flag("runLauncherAsWorker", "as one more worker")
@@ -98,8 +86,8 @@ def launcher_container(launcher: Fields, defaults: Launch) -> Rewritten:
     if made.launch is None:
         raise Unconvertible(f"{path}.command calls no launcher that is known: write mpirun and its arguments")
     if not made.launch.python and basename(made.launch.script) not in (*SHELLS, "python3"):
-        raise Unconvertible(f"{path}.command starts {made.launch.script or 'nothing'}, {NEEDS_MPI}")
-    say(launcher, made.notes(path))
+        raise Unconvertible(f"{path}.command starts {made.launch.script or 'nothing'}, {training.NEEDS_MPI}")
+    training.say(launcher, made.notes(path))
     return made
 
 
@@ -118,7 +106,7 @@ def under(worker: Fields, template: Manifest, starter: Manifest) -> Manifest:
     theirs: Manifest = {name: starter[name] for name in ("command", "args", "workingDir") if name in starter}
     image = {"image": starter["image"]} if not own.get("image") and starter.get("image") else {}
     made: Manifest = {**theirs, **own, **image, **({"env": list(env.values())} if env else {})}
-    return with_main(template, with_image(worker, path, made))
+    return training.with_main(template, training.with_image(worker, path, made))
 
 
 def _of_one_template(spec: Fields) -> tuple[Training, dict[str, Any]]:
@@ -130,24 +118,28 @@ def _of_one_template(spec: Fields) -> tuple[Training, dict[str, Any]]:
     units = spec.number("processingUnits", "as GPUs of all workers")
     total = gpus or units
     names = ("gpusPerNode", "processingUnitsPerNode", "slotsPerWorker")
-    each = processes(spec, *names)
+    each = training.processes(spec, *names)
     spec.drop("launcherOnMaster", "there is no launcher", harmless=True)
     template = pods.template(spec)
     found = pods.containers(template)
-    per = int(each if each.isdecimal() else 0) or (devices(found[0]) if found else 0) or min(total or 1, 8)
+    per = (
+        int(each if each.isdecimal() else 0)
+        or (training.devices(found[0]) if found else 0)
+        or min(total or 1, 8)
+    )
     workers = count or max((total or per) // max(per, 1), 1)
     starter = launcher_container(spec, Launch("", processes=str(per), nodes=(workers, workers)))
-    container = with_image(spec, "spec.template.spec.containers[0]", starter.container)
+    container = training.with_image(spec, "spec.template.spec.containers[0]", starter.container)
     if total and total != workers * per:
         field = "gpus" if gpus else "processingUnits"
         spec.change(field, f"are {workers * per} in all: replicas {workers}, {per} on each")
-    if total and not devices(container):
+    if total and not training.devices(container):
         container = {**container, "resources": {"limits": {"nvidia.com/gpu": str(per)}}}
-    return Training(with_main(template, container), replace(starter.launch or Launch(""))), {
+    return Training(training.with_main(template, container), replace(starter.launch or Launch(""))), {
         "replicas": workers
     }
 
 
 MPIJOB: Final = System(
-    "Kubeflow MPIJob", (kind(GROUP, "MPIJob", "v2beta1"), kind(GROUP, "MPIJob")), of_fields(_read), MARKS
+    "Kubeflow MPIJob", (kind(GROUP, "MPIJob", "v2beta1"), kind(GROUP, "MPIJob")), _read, MARKS
 )

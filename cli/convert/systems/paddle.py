@@ -10,7 +10,7 @@ from elasticjob.api.paddle.convert import OLD_GPU, elasticjob_of, notes, problem
 from elasticjob.api.paddle.trainingjob import GROUP, TRAININGJOB, Instance, TrainingJob, TrainingJobSpec
 from elasticjob.api.v1alpha1.elasticjob import Gang
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, child, kind, of_fields
+from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, child, kind
 from elasticjob.cli.convert.training import note_near
 from elasticjob.kube.objects.kinds import Manifest
 
@@ -71,19 +71,16 @@ def _mend(whole: Fields) -> Manifest:
         mended["image"] = IMAGE
         note_near(spec, child(spec.path, "image"), Verdict.CHANGED, NO_IMAGE)
     trainer = spec.peek("trainer")
-    if isinstance(trainer, dict) and spec.peek("fault_tolerant") is False and _has_a_range(trainer):
+    bounds = [trainer.get(f"{name}-instance") for name in ("min", "max")] if isinstance(trainer, dict) else []
+    ranged = all(isinstance(each, int) for each in bounds) and bounds[:1] < bounds[1:]
+    if spec.peek("fault_tolerant") is False and ranged:
         del mended["fault_tolerant"]
         spec.change("fault_tolerant", IN_A_RANGE)
     return {**given, "spec": mended}
 
 
-def _has_a_range(trainer: Manifest) -> bool:
-    least, most = trainer.get("min-instance"), trainer.get("max-instance")
-    return isinstance(least, int) and isinstance(most, int) and least < most
-
-
 def _told(spec: Fields, job: TrainingJob) -> None:
-    for name in _names(TrainingJobSpec):
+    for name in (field.alias or name for name, field in TrainingJobSpec.model_fields.items()):
         if name not in ROLES and child(spec.path, name) not in spec.log.notes:
             spec.keep(name, WHERE.get(name, ""))
     for name, role in ROLES.items():
@@ -120,12 +117,5 @@ def _old_gpus(fields: Fields, instance: Instance) -> None:
             fields.note(path, Verdict.KEPT, "as nvidia.com/gpu, in requests and limits")
 
 
-def _names(model: type[TrainingJobSpec]) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-PADDLE: Final = System(
-    "Paddle TrainingJob",
-    (TRAININGJOB.untyped(), kind(GROUP, "TrainingJob", "v1alpha1")),
-    of_fields(_read, ADVICE),
-)
+KINDS: Final = (TRAININGJOB.untyped(), kind(GROUP, "TrainingJob", "v1alpha1"))
+PADDLE: Final = System("Paddle TrainingJob", KINDS, _read, advice=ADVICE)

@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
-from elasticjob.cli.convert import pods
+from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.launch import MASTER, Launch
 from elasticjob.cli.convert.runpolicy import manager, run_policy
-from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, kind, of_fields
-from elasticjob.cli.convert.training import (
-    Training,
-    members,
-    node_fields,
-    processes,
-    role_of,
-    training_template,
-    within,
-)
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, kind
+from elasticjob.cli.convert.training import Training, node_fields, role_of, within
 from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "kubeflow.org"
@@ -51,17 +43,18 @@ MARKS: Final = Marks(
 def _read(whole: Fields) -> list[Manifest]:
     """Return the job: one role of workers, each with elasticjob run."""
     spec = whole.below("spec")
-    roles = members(spec, "pytorchReplicaSpecs", ("Master", "Worker"))
+    roles = training.members(spec, "pytorchReplicaSpecs", ("Master", "Worker"))
     if not roles:
         raise Unconvertible(
             "spec.pytorchReplicaSpecs has neither Master nor Worker: write Worker, with its template"
         )
     elastic = spec.below("elasticPolicy")
     defaults = launch_of(
-        elastic, processes(spec, "nprocPerNode") or processes(elastic, "nProcPerNode") or "auto"
+        elastic,
+        training.processes(spec, "nprocPerNode") or training.processes(elastic, "nProcPerNode") or "auto",
     )
     found = {
-        name: training_template(role, ("pytorch",), defaults=defaults, plainly=True)
+        name: training.training_template(role, ("pytorch",), defaults=defaults, plainly=True)
         for name, role in roles.items()
     }
     worker = found.get("Worker", found.get("Master", Training({})))
@@ -123,4 +116,4 @@ def compare(roles: dict[str, Fields], found: dict[str, Training]) -> None:
     roles["Master"].note(f"{roles['Master'].path}.template", Verdict.CHANGED, THE_OTHERS)
 
 
-PYTORCHJOB: Final = System("Kubeflow PyTorchJob", (kind(GROUP, "PyTorchJob"),), of_fields(_read), MARKS)
+PYTORCHJOB: Final = System("Kubeflow PyTorchJob", (kind(GROUP, "PyTorchJob"),), _read, MARKS)

@@ -11,29 +11,12 @@ import yaml
 
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import CleanPodPolicy
-from elasticjob.cli.convert import pods
+from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import manager
-from elasticjob.cli.convert.system import (
-    Fields,
-    Marks,
-    System,
-    Unconvertible,
-    Verdict,
-    child,
-    kind,
-    of_fields,
-)
-from elasticjob.cli.convert.training import (
-    Training,
-    devices,
-    node_fields,
-    role_of,
-    with_image,
-    with_main,
-    within,
-)
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, child, kind
+from elasticjob.cli.convert.training import Training, node_fields, role_of, within
 from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "ray.io"
@@ -179,11 +162,13 @@ def _training_template(group: Fields, spec: Fields, entrypoint: str) -> Training
     for field in ("command", "args", "lifecycle"):
         if field in found[0]:
             group.note(child(path, field), Verdict.DROPPED, OF_RAY, harmless=True)
-    count = devices(main)
+    count = training.devices(main)
     defaults = Launch("", slots=str(count) if count > 1 else "")
     spec.change("entrypoint", f"as {WORKERS}'s command, with elasticjob run: {NO_RAY}")
     read = rewritten({**main, "command": _words(entrypoint)}, plainly=True, defaults=defaults)
-    return Training(with_main(template, with_image(group, path, read.container)), read.launch)
+    return Training(
+        training.with_main(template, training.with_image(group, path, read.container)), read.launch
+    )
 
 
 def _words(entrypoint: str) -> list[str]:
@@ -254,5 +239,5 @@ def _rest(spec: Fields, cluster: Fields) -> None:
 
 
 RAY: Final = System(
-    "KubeRay RayJob, RayCluster", (kind(GROUP, "RayJob"), kind(GROUP, "RayCluster")), of_fields(_read), MARKS
+    "KubeRay RayJob, RayCluster", (kind(GROUP, "RayJob"), kind(GROUP, "RayCluster")), _read, MARKS
 )

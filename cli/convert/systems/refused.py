@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from elasticjob.api.diengine.names import GROUP as DI_ENGINE
 from elasticjob.api.diengine.names import VERSION
 from elasticjob.api.v1alpha1.common import GROUP as OURS
-from elasticjob.cli.convert.system import Conversion, Source, System, Unconvertible, kind
+from elasticjob.cli.convert.system import Fields, Source, System, Unconvertible, kind
 from elasticjob.cli.convert.systems.pytorchjob import GROUP as KUBEFLOW
-from elasticjob.kube.objects.kinds import Kind, Manifest
+from elasticjob.kube.objects.kinds import Manifest
 
 TORCHELASTIC: Final = kind("elastic.pytorch.org", "ElasticJob", "v1alpha1")
 WHY: Final = {
@@ -24,7 +23,7 @@ WHY: Final = {
     "DIJob": f"a DIJob of another version than {VERSION}: write coordinator, collector and learner "
     "in place of tasks: docs/dijob.md",
 }
-OF_KUBEFLOW: Final = ("XGBoostJob", "PaddleJob", "MXJob")
+OF_KUBEFLOW: Final = tuple(kind(KUBEFLOW, each) for each in ("XGBoostJob", "PaddleJob", "MXJob"))
 
 
 def _is_of_torchelastic(source: Source) -> bool:
@@ -37,19 +36,13 @@ def _is_newer(source: Source) -> bool:
     return source.is_a(DI_ENGINE, "DIJob") and source.manifest["apiVersion"] != f"{DI_ENGINE}/{VERSION}"
 
 
-def _refuse(source: Source) -> Conversion:
-    raise Unconvertible(WHY[source.manifest["kind"]])
-
-
-def _refused(
-    name: str, *kinds: Kind[Manifest], knows: Callable[[Source], bool] = lambda source: False
-) -> System:
-    return System(name, kinds, _refuse, knows=knows)
+def _refuse(whole: Fields) -> list[Manifest]:
+    raise Unconvertible(WHY[whole.source.manifest["kind"]])
 
 
 REFUSED: Final = (
-    _refused("TorchElastic ElasticJob", TORCHELASTIC, knows=_is_of_torchelastic),
-    _refused("Kubeflow XGBoostJob, PaddleJob, MXJob", *(kind(KUBEFLOW, each) for each in OF_KUBEFLOW)),
-    _refused("DI-engine DIJob of another version", knows=_is_newer),
+    System("TorchElastic ElasticJob", (TORCHELASTIC,), _refuse, knows=_is_of_torchelastic),
+    System("Kubeflow XGBoostJob, PaddleJob, MXJob", OF_KUBEFLOW, _refuse),
+    System("DI-engine DIJob of another version", (), _refuse, knows=_is_newer),
 )
 """They come first: two share a group and a kind with others."""

@@ -15,14 +15,14 @@ MARKS: Final = Marks(
 SLURM: Final = System(
     "Slurm sbatch script",
     (),
-    lambda source: job_of(source, allocation(iter(directives(source.text)))),
-    MARKS,
-    lambda source: re.search(r"^#SBATCH\b", source.text, re.MULTILINE) is not None,
+    marks=MARKS,
+    knows=lambda source: re.search(r"^#SBATCH\b", source.text, re.MULTILINE) is not None,
+    of_text=lambda source: job_of(source, allocation(iter(directives(source.text)))),
 )
 COMMAND_LINE: Final = System(
     "command line",
     (),
-    lambda source: job_of(source, Allocation()),
-    MARKS,
-    lambda source: bool(source.text) and starts_a_training(source.text),
+    marks=MARKS,
+    knows=lambda source: bool(source.text) and starts_a_training(source.text),
+    of_text=lambda source: job_of(source, Allocation()),
 )

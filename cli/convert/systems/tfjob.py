@@ -8,7 +8,7 @@ from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.runpolicy import run_policy
-from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, kind, of_fields
+from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, kind
 from elasticjob.cli.convert.systems.pytorchjob import GROUP, MARKS, general
 from elasticjob.cli.convert.training import Training, members, node_fields, role_of, training_template
 from elasticjob.kube.objects.kinds import Manifest
@@ -40,12 +40,14 @@ def _read(whole: Fields) -> list[Manifest]:
         whole.source, {name: spec.peek(name) for name in OLDER if name in spec}, spec.path, spec.log
     )
     spec.drop("enableDynamicWorker", RANGED, harmless=spec.peek("enableDynamicWorker") is False)
+    all_of_them = spec.text("successPolicy", "as runPolicy.successPolicy") == "AllWorkers"
+    success = SuccessPolicy.ALL_WORKERS if all_of_them else SuccessPolicy.CHIEF_OR_WORKER_0
     made: Manifest = {
         "distributionStrategy": strategy.value,
         **general(policy),
         **node_fields(next((each.launch for each in found.values() if each.launch), None)),
         "replicaSpecs": specs,
-        "runPolicy": {**run_policy(older), **run_policy(policy), "successPolicy": _success(spec)},
+        "runPolicy": {**run_policy(older), **run_policy(policy), "successPolicy": success.value},
     }
     return [pods.job(whole, made, framework=FRAMEWORK)]
 
@@ -72,11 +74,4 @@ def _without_chief(roles: dict[str, Fields], specs: dict[str, Manifest]) -> dict
     return {**others, WORKER: {**others[WORKER], "replicas": count}}
 
 
-def _success(spec: Fields) -> str:
-    """Return the success policy: by default the chief, or the first worker, must succeed."""
-    if spec.text("successPolicy", "as runPolicy.successPolicy") == "AllWorkers":
-        return SuccessPolicy.ALL_WORKERS.value
-    return SuccessPolicy.CHIEF_OR_WORKER_0.value
-
-
-TFJOB: Final = System("Kubeflow TFJob", (kind(GROUP, "TFJob"),), of_fields(_read), MARKS)
+TFJOB: Final = System("Kubeflow TFJob", (kind(GROUP, "TFJob"),), _read, MARKS)

@@ -7,19 +7,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
-from elasticjob.cli.convert import pods
+from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.containers import list_of
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import manager
-from elasticjob.cli.convert.system import Fields, Marks, System, Verdict, child, kind, of_fields
-from elasticjob.cli.convert.training import (
-    Training,
-    node_fields,
-    note_near,
-    processes,
-    role_of,
-    training_template,
-)
+from elasticjob.cli.convert.system import Fields, Marks, System, Verdict, child, kind
+from elasticjob.cli.convert.training import Training, node_fields, note_near, role_of
 from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "trainer.kubeflow.org"
@@ -86,7 +79,7 @@ def _runtime(spec: Fields) -> None:
 def _worker(spec: Fields) -> tuple[Training, int]:
     trainer = spec.below("trainer")
     count = trainer.number("numNodes", f"as {WORKERS}.replicas")
-    each = processes(trainer, "numProcPerNode")
+    each = training.processes(trainer, "numProcPerNode")
     container: Manifest = {
         "name": "main",
         "image": trainer.text("image"),
@@ -97,7 +90,7 @@ def _worker(spec: Fields) -> tuple[Training, int]:
     }
     template = _patch_template(spec, pods.without_empty(container))
     written = Fields(spec.source, {"template": template}, trainer.path, spec.log)
-    found = training_template(written, defaults=Launch("", processes=each or "auto"))
+    found = training.training_template(written, defaults=Launch("", processes=each or "auto"))
     _note_where_written(spec, trainer)
     if not (found.container.get("command") or found.container.get("args")):
         note_near(spec, child(trainer.path, "command"), Verdict.CHANGED, OF_THE_RUNTIME)
@@ -151,7 +144,12 @@ def _patches(spec: Fields) -> Iterator[Fields]:
         patch.drop("manager", "a job has no patches: they are in its template", harmless=True)
         patch.drop("time", "a job has no patches: they are in its template", harmless=True)
         template = patch.below("trainingRuntimeSpec").below("template")
-        yield Fields(spec.source, _only(template, "metadata"), template.path, spec.log)
+        yield Fields(
+            spec.source,
+            {name: value for name, value in template.value.items() if name == "metadata"},
+            template.path,
+            spec.log,
+        )
         for job in template.below("spec").each("replicatedJobs"):
             if str(job.keep("name", "the role is worker")) in NODE:
                 yield job.below("template").below("spec").below("template")
@@ -170,10 +168,6 @@ def _patches(spec: Fields) -> Iterator[Fields]:
                 for name in inner:
                     override.keep(name, PATCHED)
                 yield holder
-
-
-def _only(fields: Fields, name: str) -> Manifest:
-    return {name: fields.peek(name)} if name in fields else {}
 
 
 def members_of(fields: Fields, name: str) -> dict[str, str]:
@@ -201,4 +195,4 @@ def _merge(inner: Fields, container: Manifest) -> Manifest:
     return container
 
 
-TRAINJOB: Final = System("Kubeflow TrainJob", (kind(GROUP, "TrainJob", "v1alpha1"),), of_fields(_read), MARKS)
+TRAINJOB: Final = System("Kubeflow TrainJob", (kind(GROUP, "TrainJob", "v1alpha1"),), _read, MARKS)

@@ -9,28 +9,12 @@ from typing import Any, Final
 from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
-from elasticjob.cli.convert import pods
+from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.containers import list_of
 from elasticjob.cli.convert.launchers.launch import Launch
-from elasticjob.cli.convert.system import (
-    Fields,
-    Marks,
-    System,
-    Unconvertible,
-    Verdict,
-    child,
-    kind,
-    of_fields,
-)
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, child, kind
 from elasticjob.cli.convert.systems.mpijob import launcher_container, under
-from elasticjob.cli.convert.training import (
-    Training,
-    node_fields,
-    pod_of,
-    role_of,
-    training_template,
-    within,
-)
+from elasticjob.cli.convert.training import Training, node_fields, role_of, within
 from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "batch.volcano.sh"
@@ -122,7 +106,7 @@ def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[s
     firsts: dict[str, Fields] = {}
     launch: Launch | None = None
     for name, task in tasks.items():
-        made = training_template(task, plainly=ranked)
+        made = training.training_template(task, plainly=ranked)
         role = _role_name(name, len(tasks), has_servers=has_servers, ranked=ranked or made.launch is not None)
         if role != name:
             task.keep("name", f"the role is {role}")
@@ -298,7 +282,7 @@ def _volumes(spec: Fields, specs: dict[str, Manifest], whole: Fields) -> Iterato
 
 
 def _mount(role: Manifest, volume: Manifest, mount: Manifest) -> None:
-    pod = role["template"]["spec"] = dict(pod_of(role.setdefault("template", {})))
+    pod = role["template"]["spec"] = dict(training.pod_of(role.setdefault("template", {})))
     pod["volumes"] = [*list_of(pod.get("volumes")), volume]
     for one in pods.containers(role["template"]):
         one["volumeMounts"] = [*list_of(one.get("volumeMounts")), mount]
@@ -313,4 +297,4 @@ def _text(task: Fields) -> str:
     )
 
 
-VOLCANO: Final = System("Volcano Job", (kind(GROUP, "Job", "v1alpha1"),), of_fields(_read), MARKS)
+VOLCANO: Final = System("Volcano Job", (kind(GROUP, "Job", "v1alpha1"),), _read, MARKS)
