@@ -27,7 +27,10 @@ NO_HOST: Final = (
     "no pod is sure to have this name, as one that replaces another has a new one: workers meet at the job's "
     "master, and the first pod of a node is <job>-<role>-<index>.<job>"
 )
-NO_OBJECT: Final = "the other operator makes it, and this one does not: leave it out, or make it yourself"
+NO_OBJECT: Final = (
+    "only the other operator makes it: leave it out, or make it yourself; hosts are in TF_CONFIG, or are "
+    "<job>-<role>-<index>.<job>"
+)
 FIELD: Final = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
 NAMED: Final = frozenset({"command", "args", "value", "mountPath", "name", "secretName", "claimName"})
 """Fields whose strings may name a host, a file or an object."""

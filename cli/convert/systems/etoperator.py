@@ -25,7 +25,7 @@ MARKS: Final = Marks(
         (r"replica-index", LABEL_INDEX),
         (r"group-name|job-role", ""),
     ),
-    variables=((r"(?:OMPI|HOROVOD_GLOO|HOROVOD_ELASTIC)_[A-Z_]+", ""),),
+    variables=((r"(?:OMPI|HOROVOD_GLOO|HOROVOD_ELASTIC)_\w+", ""),),
     hosts=r"{job}-(?:worker-\d+|launcher)",
     objects=(r"/etc/edl[/\w]*", r"{job}-(?:config|secret)"),
 )

@@ -32,7 +32,7 @@ MARKS: Final = Marks(
         (r"\$[({]?(?:PET_NODE_)?RANK", "NODE_RANK"),
         (r"PET_NNODES", "NODE_NUM"),
         (r"\$[({]?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE|LOCAL_RANK)", ""),
-        (r"(?:PET|OMPI|PMIX?)_[A-Z_]+|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID", ""),
+        (r"(?:PET|OMPI|PMIX?)_\w+|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID", ""),
     ),
     hosts=r"{job}-(?:master|worker|launcher|ps|chief|evaluator)(?:-\d+)?",
     objects=(r"/etc/mpi(?:/\w+)?", r"{job}-(?:config|ssh)", r"/root/\.ssh|/home/mpiuser/\.ssh"),

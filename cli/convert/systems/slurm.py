@@ -9,9 +9,7 @@ from elasticjob.cli.convert.allocation import Allocation, allocation, directives
 from elasticjob.cli.convert.scripts import job_of, starts_a_training
 from elasticjob.cli.convert.system import Marks, System
 
-MARKS: Final = Marks(
-    variables=((r"\$[({]?SLURM_NODEID", "NODE_RANK"), (r"(?:SLURM|PMI|PMIX|OMPI)_[A-Z_]+", ""))
-)
+MARKS: Final = Marks(variables=((r"\$[({]?SLURM_NODEID", "NODE_RANK"), (r"(?:SLURM|PMI|PMIX|OMPI)_\w+", "")))
 SLURM: Final = System(
     "Slurm sbatch script",
     (),

@@ -44,7 +44,7 @@ MARKS: Final = Marks(
         (r"PET_NODE_RANK", "NODE_RANK"),
         (r"PET_NNODES", "NODE_NUM"),
         (r"\$[({]?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE|RANK)", ""),
-        (r"(?:PET|OMPI|PMIX?)_[A-Z_]+|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID", ""),
+        (r"(?:PET|OMPI|PMIX?)_\w+|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID", ""),
     ),
     hosts=r"{job}-(?:node|trainer-node|launcher)-\d+(?:-\d+)?",
     objects=(r"/etc/mpi(?:/\w+)?",),
