@@ -142,9 +142,7 @@ def lines(outcomes: Sequence[Outcome], *, quiet: bool = False) -> Iterator[str]:
 def _about(source: Source) -> str:
     if not source.manifest:
         return "this text"
-    about = source.manifest.get("metadata")
-    name = about.get("name") if isinstance(about, dict) else None
-    return " ".join(str(part) for part in (source.manifest.get("kind") or "this object", name) if part)
+    return f"{source.manifest.get('kind') or 'this object'} {source.name}".rstrip()
 
 
 def _step(source: Source) -> str:

@@ -32,7 +32,9 @@ NO_OBJECT: Final = (
     "<job>-<role>-<index>.<job>"
 )
 FIELD: Final = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
-NAMED: Final = frozenset({"command", "args", "value", "mountPath", "name", "secretName", "claimName"})
+NAMED: Final = re.compile(
+    r"command|args|value|mountPath|secretName|(?:configMap|configMapRef|configMapKeyRef|secretRef|secretKeyRef)\.name"
+)
 """Fields whose strings may name a host, a file or an object."""
 
 
@@ -42,15 +44,9 @@ def follow(found: Conversion, source: Source, marks: Marks) -> Conversion:
     roles = spec.get("replicaSpecs") if isinstance(spec, dict) else None
     if not isinstance(roles, dict) or not isinstance(spec, dict):
         return found
-    about = source.manifest.get("metadata")
-    old = str(about.get("name")) if isinstance(about, dict) and about.get("name") else "NAME"
     told: dict[str, tuple[Verdict, str]] = {}
-    made = {
-        role: _Reader(marks, old, str(found.job["metadata"].get("name", "")), frozenset(roles), told).role(
-            one
-        )
-        for role, one in roles.items()
-    }
+    names = source.name or "NAME", str(found.job["metadata"].get("name", ""))
+    made = {role: _Reader(marks, *names, frozenset(roles), told).role(one) for role, one in roles.items()}
     notes = [note for token, verdict in told.items() for note in _notes(source, token, *verdict)]
     job = {**found.job, "spec": {**spec, "replicaSpecs": made}}
     return replace(found, job=job, notes=in_order(source, (*found.notes, *notes)) if notes else found.notes)
@@ -97,7 +93,10 @@ class _Reader:
             case dict():
                 env = [one for one in list_of(value.get("env")) if isinstance(one, dict)]
                 before, self.known = self.known, self.known | {str(one.get("name")) for one in env}
-                made = {key: self._walk(one, key) for key, one in value.items()}
+                made = {
+                    key: self._walk(one, f"{name}.name" if key == "name" else key)
+                    for key, one in value.items()
+                }
                 self.known = before
                 return made
             case list() if name == "matchLabelKeys":
@@ -107,7 +106,7 @@ class _Reader:
             case str() if name == "fieldPath" and (found := FIELD.fullmatch(value)):
                 key = self._label(found[1], [])[0]
                 return value if key == found[1] else f"metadata.labels['{key}']"
-            case str() if name in NAMED:
+            case str() if NAMED.fullmatch(name):
                 return self._text(value)
         return value
 

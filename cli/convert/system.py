@@ -79,6 +79,13 @@ class Source:
     files: Mapping[str, str] = field(default_factory=dict)
     """The texts of files that a command line names, by their paths: configurations and hostfiles."""
 
+    @property
+    def name(self) -> str:
+        """The name of the object, "" if it has none."""
+        about = self.manifest.get("metadata")
+        given = about.get("name") if isinstance(about, dict) else None
+        return given if isinstance(given, str) else ""
+
     def line(self, path: str) -> int | None:
         """Return the line of a field in the file, such as spec.replicas or spec.containers[0].image."""
         return self.lines.get(path)

@@ -199,11 +199,6 @@ def each(names: str, flag: Flag) -> Flags:
     return dict.fromkeys(names.split(), flag)
 
 
-def keep(why: str, change: Callable[[Launch, str], Launch] = lambda launch, _: launch) -> Act:
-    """A flag with the same meaning in another place."""
-    return lambda launch, flag, value: change(launch, value).note(flag, Verdict.KEPT, why)
-
-
 def change(why: str) -> Act:
     """A flag whose effect comes about in another way."""
     return lambda launch, flag, _: launch.note(flag, Verdict.CHANGED, why)

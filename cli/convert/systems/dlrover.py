@@ -39,10 +39,10 @@ def _read(whole: Fields) -> list[Manifest]:
         case ELASTICJOB.name:
             made = job(whole)
         case SCALEPLAN.name:
-            made = pods.build(whole, SCALEPLAN, _plan(whole), name=_name(whole))
+            made = pods.build(whole, SCALEPLAN, _plan(whole), name=whole.source.name)
         case _:
             spec = fields_of(whole.below("spec"), JobResourceSpec)
-            made = pods.build(whole, JOBRESOURCE, spec, name=_name(whole))
+            made = pods.build(whole, JOBRESOURCE, spec, name=whole.source.name)
     return [made]
 
 
@@ -72,13 +72,6 @@ def _job_by_label(whole: Fields) -> str:
     path = child(child(whole.path, "spec"), "ownerJob")
     note_near(whole, path, Verdict.CHANGED, f"is absent: {labels.peek(name)}, as the label {name} says")
     return str(labels.peek(name))
-
-
-def _name(whole: Fields) -> str:
-    """Names of plans may have dots, and more letters than those of jobs."""
-    about = whole.peek("metadata")
-    given = about.get("name") if isinstance(about, dict) else None
-    return given if isinstance(given, str) else ""
 
 
 DLROVER: Final = System(

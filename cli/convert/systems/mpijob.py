@@ -18,6 +18,10 @@ from elasticjob.kube.objects.kinds import Manifest
 
 WORKERS: Final = "spec.replicaSpecs.worker"
 NO_POD: Final = "there is no launcher: its command is that of the workers, and their resources are their own"
+OF_MPI: Final = replace(
+    MARKS, objects=(r"/etc/mpi(?:/\w+)?", r"{job}-(?:config|ssh)", r"/root/\.ssh|/home/mpiuser/\.ssh")
+)
+"""What mpi-operator puts into pods, and makes beside them."""
 THE_COMMAND: Final = "the workers run the launcher's command in its place"
 
 
@@ -141,5 +145,5 @@ def _of_one_template(spec: Fields) -> tuple[Training, dict[str, Any]]:
 
 
 MPIJOB: Final = System(
-    "Kubeflow MPIJob", (kind(GROUP, "MPIJob", "v2beta1"), kind(GROUP, "MPIJob")), _read, MARKS
+    "Kubeflow MPIJob", (kind(GROUP, "MPIJob", "v2beta1"), kind(GROUP, "MPIJob")), _read, OF_MPI
 )

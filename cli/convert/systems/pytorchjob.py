@@ -35,9 +35,8 @@ MARKS: Final = Marks(
         (r"(?:PET|OMPI|PMIX?)_\w+|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID", ""),
     ),
     hosts=r"{job}-(?:master|worker|launcher|ps|chief|evaluator)(?:-\d+)?",
-    objects=(r"/etc/mpi(?:/\w+)?", r"{job}-(?:config|ssh)", r"/root/\.ssh|/home/mpiuser/\.ssh"),
 )
-"""What the training operator and mpi-operator put into pods."""
+"""What the training operator puts into pods."""
 
 
 def _read(whole: Fields) -> list[Manifest]:

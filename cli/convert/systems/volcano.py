@@ -267,7 +267,7 @@ def _volumes(spec: Fields, specs: dict[str, Manifest], whole: Fields) -> Iterato
         path = volume.keep("mountPath", "mounted in each container")
         claim = volume.text("volumeClaimName", "as a volume of each template")
         if not claim and isinstance(volume.peek("volumeClaim"), dict):
-            claim = f"{pods.job_name(str(about.peek('name') or 'converted'))}-{at}"
+            claim = f"{pods.job_name(whole.source.name or 'converted')}-{at}"
             volume.keep("volumeClaim", f"as the PersistentVolumeClaim {claim}")
             metadata = pods.without_empty({"name": claim, "namespace": about.peek("namespace")})
             yield {
