@@ -1,6 +1,7 @@
 """Losses that are not as they should be: noticed for the job's status, and what to do about them.
 
-A spike is a loss far outside of the usual: above the running mean by ten running deviations, and twice it.
+A spike is a loss far outside of the usual: above the running mean by ten running deviations, and twice it. Near
+zero none is: of a model that has converged, each hard record stands far above the others.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ FEW: Final = 20  # steps from which on there is a usual loss
 DEVIATIONS: Final = 10.0
 TIMES: Final = 2.0
 DECAY: Final = 0.05  # weight of the newest loss in the running mean
+NEAR_ZERO: Final = 0.1
 CALM: Final = 100  # steps until the same is told again
 
 
@@ -31,7 +33,8 @@ class Losses:
         if not math.isfinite(loss):
             return self._once(step, f"the loss of step {step} is {loss}{self._before()}")
         usual, deviation = self.mean, math.sqrt(self.variance)
-        spike = self.seen >= FEW and loss > usual + max(DEVIATIONS * deviation, (TIMES - 1) * abs(usual))
+        most = usual + max(DEVIATIONS * deviation, (TIMES - 1) * abs(usual))
+        spike = self.seen >= FEW and loss > max(most, NEAR_ZERO)
         self._take(step, loss)
         if not spike:
             return ""

@@ -351,6 +351,7 @@ def test_gradients_that_overflow_count_once_the_scale_cannot_be_the_cause() -> N
         ([1.0 + 0.1 * math.sin(n) for n in range(40)] + [9.0], {41: "the loss of step 41 is 9, after"}),
         ([5.0, 4.0, 6.0, 3.0, 8.0] * 10, {}),
         ([10 * 0.9**n for n in range(200)], {}),
+        ([0.001] * 40 + [0.08, 0.001, 0.3], {43: "the loss of step 43 is 0.3, after"}),  # it has converged
         ([math.nan] * (CALM + 1), {1: "nan", CALM + 1: "nan"}),
     ],
 )
