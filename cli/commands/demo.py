@@ -22,7 +22,12 @@ def demo(
         typer.Option("--keep", help="Keep the cluster running at the end, and print how kubectl reaches it."),
     ] = False,
     epochs: Annotated[
-        int, typer.Option("--epochs", min=1, help="Number of epochs to train; more if the acts take longer.")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of epochs to train: more if the acts take longer, fewer if they would go on "
+            "for more than half a minute after the last act.",
+        ),
     ] = 130,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="The format of the results; json implies --plain.")

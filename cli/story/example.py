@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import yaml
 
@@ -25,6 +25,8 @@ ENDLESS = 100_000
 """Epochs, more than anybody waits for."""
 LAST = 10
 """Epochs that are left, at least, when the job is told to come to its end."""
+REST: Final = 30.0
+"""Seconds that it trains on then, at most, if it goes on as fast as before."""
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (ELASTICJOB, *BUILT_IN)}
 
 
@@ -66,13 +68,14 @@ class Example:
         arguments[at] = str(epochs)
         return changed
 
-    def resume_patch(self, step: int) -> Manifest:
+    def resume_patch(self, step: int, pace: float) -> Manifest:
         """Return the merge patch that resumes the suspended job at `step` and lets it come to its end.
 
-        It ends after its own number of epochs, and after LAST more where these are nearly over: on a fast
-        machine nothing that is still to be done with the job comes too late.
+        It ends after its own number of epochs, on a slow machine after those that REST has time for at `pace`
+        steps per second, and after LAST more in any case: what is still to be done with it comes in time.
         """
-        workers = self.training(max(self.epochs, step // STEPS_PER_EPOCH + LAST)).workers
+        done, rest = step // STEPS_PER_EPOCH, int(REST * pace / STEPS_PER_EPOCH)
+        workers = self.training(max(min(self.epochs, done + rest), done + LAST)).workers
         return {"spec": {"suspend": False, "replicaSpecs": {"worker": {"template": workers["template"]}}}}
 
     def rename(self, name: str) -> Self:

@@ -77,6 +77,13 @@ class Seen:
         return self.last.world if self.last else 0
 
     @property
+    def pace(self) -> float:
+        """The steps per second of the present round; 0 before its second step."""
+        if self.last is None or self.first is None or self.last.at <= self.first.at:
+            return 0.0
+        return (self.last.step - self.first.step) / (self.last.at - self.first.at)
+
+    @property
     def steady(self) -> bool:
         """Whether the present round has lasted long enough to be visible in a plot."""
         if self.last is None or self.first is None:

@@ -68,7 +68,8 @@ class Real:
 
     async def resume(self) -> str:
         """Resume, with another number of epochs: a template may be changed while the job is suspended."""
-        await self._patch(ELASTICJOB, self.example.resume_patch(self.look().step))
+        seen = self.look()
+        await self._patch(ELASTICJOB, self.example.resume_patch(seen.step, seen.pace))
         return f"kubectl edit elasticjob {self.key.name}: suspend: false, and the --epochs to train"
 
     async def wait(self) -> str:

@@ -1,7 +1,7 @@
 """Losses that are not as they should be: noticed for the job's status, and what to do about them.
 
-A spike is a loss far outside of the usual: above the running mean by ten running deviations, and twice it. Near
-zero none is: of a model that has converged, each hard record stands far above the others.
+A spike is a loss far outside of the usual: above the running mean by ten running deviations, and twice it.
+Near zero none is: of a model that has converged, each hard record stands far above the others.
 """
 
 from __future__ import annotations

@@ -27,12 +27,28 @@ def test_wishes_change_the_job_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "step", "told"),
-    [(30, 0, 30), (30, 590, 30), (30, 900, 40), (30, 100_000, 3343), (1, 59, 11)],
-    ids=["at once", "early", "when its epochs are over", "on a fast machine", "after one epoch"],
+    ("epochs", "step", "pace", "told"),
+    [
+        (30, 0, 99, 30),
+        (30, 590, 99, 30),
+        (30, 900, 99, 40),
+        (30, 100_000, 999, 3343),
+        (130, 900, 20, 50),
+        (1, 59, 0, 11),
+    ],
+    ids=[
+        "at once",
+        "early",
+        "when its epochs are over",
+        "on a fast machine",
+        "on a slow machine",
+        "after one epoch",
+    ],
 )
-def test_a_resumed_job_always_has_epochs_left(epochs: int, step: int, told: int) -> None:
-    patch = load().training(epochs).resume_patch(step)["spec"]
+def test_a_resumed_job_has_epochs_left_for_half_a_minute(
+    epochs: int, step: int, pace: float, told: int
+) -> None:
+    patch = load().training(epochs).resume_patch(step, pace)["spec"]
     arguments = patch["replicaSpecs"]["worker"]["template"]["spec"]["containers"][0]["args"]
     assert patch["suspend"] is False
     assert int(arguments[arguments.index("--epochs") + 1]) == told
