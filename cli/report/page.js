@@ -17,7 +17,7 @@
     const x = (event.clientX - box.left) / unit;
     if (x < left || x > right) return hide();
     const t = ((x - left) / (right - left)) * seconds;
-    const offset = event.clientX - figure.getBoundingClientRect().left;
+    const offset = event.clientX - figure.getBoundingClientRect().left + figure.scrollLeft;
     readout.textContent = [`${t.toFixed(1)} s`, ...series.map((s) => `${s.name}  ${show(at(s.points, t))}`)].join("\n");
     cursor.style.display = readout.style.display = "block";
     cursor.style.left = `${offset}px`;

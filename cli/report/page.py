@@ -49,14 +49,14 @@ def page(result: Result, setting: Setting) -> str:
 <header><h1>{escape(title)}</h1>
 <p>{escape(story(result))}</p></header>
 <dl class="facts">{"".join(facts(result))}</dl>
-<figure class="card">
+<figure class="card" tabindex="0">
 {draw(figure, title=title)}
 <div id="cursor"></div><div id="readout"></div>
 <figcaption>Time since the job was applied.<span class="swatch still"></span>no step was made
 <span class="swatch pause"></span>suspended, as asked</figcaption>
 </figure>
 <h2>What happened, and how long training stood still</h2>
-<div class="card scroll"><table>
+<div class="card scroll" role="region" aria-label="What happened" tabindex="0"><table>
 <thead><tr><th class="number">at</th><th>what</th><th>workers</th><th class="number">stood still</th>
 <th>what the operator said</th></tr></thead>
 <tbody>
@@ -65,7 +65,8 @@ def page(result: Result, setting: Setting) -> str:
 <p class="said">Stood still: from the last step before to the first step after, as the workers counted them.
 Where there are two numbers, training went on between them with fewer workers.</p>
 {spent(result.account)}<h2>What it ran</h2>
-<details class="card" open><summary>The job</summary><pre>{escape(setting.manifest)}</pre></details>
+<details class="card" open><summary>The job</summary>
+<pre tabindex="0">{escape(setting.manifest)}</pre></details>
 <details class="card"><summary>Everything the operator said</summary><table><tbody>
 {"".join(sentence(message, result.began) for message in result.messages)}</tbody></table></details>
 <details class="card"><summary>Versions</summary><table><tbody>
