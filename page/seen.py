@@ -16,10 +16,11 @@ from elasticjob.page.status import Status
 
 @dataclass(frozen=True)
 class Standing:
-    """Whether something answers: why it does not, and since when; "" where it does."""
+    """Whether something answers: why it does not, since when, and what to do; "" where it does."""
 
     away: str = ""
     since: datetime | None = None
+    act: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class One:
     name: str
     job: ElasticJob | None = None
     pods: Sequence[Pod] = ()
+    nodes: Sequence[Node] = ()
     plans: Sequence[ScalePlan] = ()
     events: Sequence[Event] = ()
     events_away: str = ""

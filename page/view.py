@@ -1,6 +1,6 @@
 """What people see of the cluster and of one job, as JSON. Pure.
 
-Times are seconds since 1970, texts are cut to LONGEST characters, and each list has a bound: `more` says how
+Times are seconds since 1970, texts are cut, and each list has a bound: `more` says how
 many are left out. Nothing here is HTML: the page shows every string as text.
 """
 
@@ -15,22 +15,22 @@ from typing import Any, Final
 
 from elasticjob.api.resources import MalformedQuantity, Resources
 from elasticjob.api.roles import MASTER_ALIAS
-from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_ROLE
+from elasticjob.api.troubles.facts import JobFacts
+from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_status
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, ElasticJob, Phase
-from elasticjob.api.v1alpha1.scaleplan import ScalePlan
-from elasticjob.kube.objects.views import Event, Node, Pod
+from elasticjob.api.v1alpha1.last_words import last_error
+from elasticjob.kube.objects.kinds import Key
+from elasticjob.kube.objects.views import Node, Pod
 from elasticjob.page.seen import Cluster, Fleet, Master, One, Past, Standing
 from elasticjob.page.series import Point, json_value
-from elasticjob.page.status import NodeStatus, Round, Status
+from elasticjob.page.status import NodeStatus, Status
+from elasticjob.page.timeline import happened
+from elasticjob.page.troubles import troubles, urgency, worst
+from elasticjob.page.words import LONGEST, View, cut, natural, seconds_of
 
-View = dict[str, Any]
-
-LONGEST: Final = 1024
 MOST_JOBS: Final = 1000
 MOST_PODS: Final = 500
-MOST_PLANS: Final = 100
-MOST_EVENTS: Final = 100
 MOST_ROUNDS: Final = 200
 MOST_NODES: Final = 200
 MOST_POINTS: Final = 600
@@ -45,25 +45,37 @@ PRODUCTIVE: Final = "productive"
 
 
 def fleet(seen: Fleet, now: datetime) -> View:
-    """Return all jobs, what they are together, and the nodes."""
-    jobs = sorted(seen.jobs, key=_order)
-    rows = [_row(job, seen.series.get(job.metadata.uid, ())) for job in jobs[:MOST_JOBS]]
-    gone = _gone(seen.past, {job.metadata.uid for job in jobs})
+    """Return all jobs, those in trouble first, what they are together, and the nodes."""
+    pods = _by_job(seen.pods)
+    rated = [(worst(JobFacts(job, pods[job.key]), now), job) for job in seen.jobs]
+    rated.sort(key=lambda each: (urgency(each[0]), *_order(each[1])))
+    rows = [
+        {**_row(job, seen.series.get(job.metadata.uid, ())), "trouble": trouble}
+        for trouble, job in rated[:MOST_JOBS]
+    ]
+    gone = _gone(seen.past, {job.metadata.uid for job in seen.jobs})
     return {
         **_cluster(seen.cluster, now),
         "jobs": [*rows, *gone],
-        "more": max(0, len(jobs) - MOST_JOBS),
-        "sums": _sums(jobs),
-        "spent": _spent(jobs),
+        "more": max(0, len(rated) - MOST_JOBS),
+        "sums": {**_sums(seen.jobs), "trouble": sum(trouble is not None for trouble, _ in rated)},
+        "spent": _spent(seen.jobs),
         "nodes": _nodes(seen),
     }
 
 
-def _order(job: ElasticJob) -> tuple[bool, float, str, str]:
+def _by_job(pods: Sequence[Pod]) -> defaultdict[Key, list[Pod]]:
+    found: defaultdict[Key, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        found[Key(pod.metadata.namespace, pod.metadata.labels.get(LABEL_JOB, ""))].append(pod)
+    return found
+
+
+def _order(job: ElasticJob) -> tuple[Any, ...]:
     """Jobs that go on first, then the newest."""
     began = job.metadata.creation_timestamp
     over = job.status.phase in FINISHED
-    return over, -(began.timestamp() if began else 0.0), job.metadata.namespace, job.metadata.name
+    return over, -(began.timestamp() if began else 0.0), job.metadata.namespace, natural(job.metadata.name)
 
 
 def _row(job: ElasticJob, series: Sequence[Point]) -> View:
@@ -75,7 +87,7 @@ def _row(job: ElasticJob, series: Sequence[Point]) -> View:
         "samples": (training and not over and training.samples_per_second) or None,
         "goodput": training and training.goodput,
         "progress": training and training.progress,
-        "eta": _time(training.eta) if training and not over else None,
+        "eta": seconds_of(training.eta) if training and not over else None,
         "step": training and training.step,
         "spark": _spark(series),
     }
@@ -88,13 +100,13 @@ def _names(job: ElasticJob) -> View:
         "name": job.metadata.name,
         "uid": job.metadata.uid,
         "phase": status.phase.value if status.phase else Phase.CREATED.value,
-        "reason": _cut(status.reason or ""),
-        "message": _cut(_why(job)),
+        "reason": cut(status.reason or ""),
+        "message": cut(_why(job)),
         "strategy": job.spec.distribution_strategy.value,
         "mode": job.spec.optimize_mode.value,
         "restarts": status.restarts or 0,
-        "began": _time(status.start_time or job.metadata.creation_timestamp),
-        "ended": _time(status.completion_time),
+        "began": seconds_of(status.start_time or job.metadata.creation_timestamp),
+        "ended": seconds_of(status.completion_time),
     }
 
 
@@ -112,10 +124,15 @@ def _size(job: ElasticJob) -> View:
 
 
 def _why(job: ElasticJob) -> str:
-    """Return the sentence behind the reason in the status, else that of the newest condition that holds."""
-    named = [each for each in job.status.conditions if job.status.reason and each.reason == job.status.reason]
-    holds = [each for each in job.status.conditions if each.status == "True" and each.message]
-    chosen = named or sorted(holds, key=lambda each: str(each.last_transition_time or ""))
+    """Return the sentence behind the reason, else why nodes do not run, else of the newest that holds."""
+    told = [each for each in job.status.conditions if each.message]
+    named = [each for each in told if job.status.reason and each.reason == job.status.reason]
+    stopped = [each for each in told if each.type == "Running" and each.status == "False"]
+    holds = sorted(
+        (each for each in told if each.status == "True"),
+        key=lambda each: str(each.last_transition_time or ""),
+    )
+    chosen = named or (stopped if job.status.phase not in FINISHED else []) or holds
     return chosen[-1].message if chosen else ""
 
 
@@ -137,12 +154,12 @@ def _gone(past: Sequence[Mapping[str, Any]], here: set[str]) -> list[View]:
 def _gone_row(job: Mapping[str, Any]) -> View:
     status = job["status"]
     return {
-        **{name: _cut(job[name]) for name in ("namespace", "name", "uid", "phase", "strategy", "mode")},
+        **{name: cut(job[name]) for name in ("namespace", "name", "uid", "phase", "strategy", "mode")},
         "reason": "",
         "message": "",
         "restarts": None,
-        "began": _time(job["began"]),
-        "ended": _time(job["ended"]),
+        "began": seconds_of(job["began"]),
+        "ended": seconds_of(job["ended"]),
         "deleted": True,
         "workers": "",
         "world": status.get("worldSize"),
@@ -164,7 +181,6 @@ def _sums(jobs: Sequence[ElasticJob]) -> View:
         "active": sum(each.active for job in going for each in job.status.replica_statuses.values()),
         "desired": sum(each.desired for job in going for each in job.status.replica_statuses.values()),
         "goodput": _mean([each.goodput for each in told if each.goodput is not None]),
-        "trouble": sum(bool(job.status.reason) for job in jobs if job.status.phase is not Phase.SUCCEEDED),
     }
 
 
@@ -177,7 +193,7 @@ def _spent(jobs: Iterable[ElasticJob]) -> View:
     lost: defaultdict[str, float] = defaultdict(float)
     for job in jobs:
         for cause, seconds in (job.status.training.badput_seconds if job.status.training else {}).items():
-            lost[_cut(cause)] += seconds
+            lost[cut(cause)] += seconds
     return dict(sorted(lost.items(), key=lambda each: -each[1]))
 
 
@@ -187,10 +203,11 @@ def _nodes(seen: Fleet) -> View:
         if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
             taken[pod.spec.node_name].append(pod)
     rows = [_node(node, taken[node.metadata.name]) for node in seen.nodes]
-    rows.sort(key=lambda row: (row["ready"], row["name"]))
+    rows.sort(key=lambda row: (row["ready"], natural(row["name"])))
     return {
-        "away": _cut(seen.cluster.nodes_away),
+        "away": cut(seen.cluster.nodes_away),
         "rows": rows[:MOST_NODES],
+        "ready": sum(row["ready"] for row in rows),
         "more": max(0, len(rows) - MOST_NODES),
     }
 
@@ -241,18 +258,17 @@ def one(seen: One, now: datetime) -> View:
     return {
         **found,
         **head,
+        "troubles": troubles(JobFacts(job, seen.pods, seen.plans, seen.events, seen.nodes), now)
+        if job
+        else [],
         "master": _master(seen.master, job, now),
         "spent": _time_spent(job, seen.master.status),
         "rounds": _rounds(seen.master.status),
         "series": _series(_join(past, seen.series)),
-        "plans": _plans(seen.plans),
-        "decisions": _decisions(past, {plan.metadata.name for plan in seen.plans}),
+        "happened": happened(seen),
         "pods": _pods(seen),
         "pastPods": _past_pods(past, {pod.metadata.uid for pod in seen.pods}),
-        "events": _events(seen.events),
-        "eventsAway": _cut(seen.events_away),
-        "findings": _findings(job, seen.master.status),
-        "conditions": _conditions(job),
+        "eventsAway": cut(seen.events_away),
         "cost": past.cost if past else "",
     }
 
@@ -271,7 +287,7 @@ def _head(job: ElasticJob, status: Status | None) -> View:
         **_size(job),
         **({"world": status.workers} if status and status.workers and not over else {}),
         "generation": job.metadata.generation,
-        "sentence": _cut(status.sentence) if status else "",
+        "sentence": cut(status.sentence) if status else "",
         "steps": steps,
         "samples": samples,
         "stepSeconds": (1 / steps if steps else max(slowest, default=None)) if not over else None,
@@ -281,7 +297,7 @@ def _head(job: ElasticJob, status: Status | None) -> View:
         "epoch": done.epoch if done else training and training.epoch,
         "loss": done.loss if done else None,
         "progress": training and training.progress,
-        "eta": _time(training.eta) if training and not over else None,
+        "eta": seconds_of(training.eta) if training and not over else None,
         "standstill": status.standstill if status else None,
         "round": status.round if status else training and training.round,
         "checkpoint": _checkpoint(status),
@@ -307,14 +323,14 @@ def _checkpoint(status: Status | None) -> View | None:
         "stored": kept.stored,
         "memory": kept.in_memory,
         "seconds": kept.seconds,
-        "error": _cut(kept.error),
+        "error": cut(kept.error),
     }
 
 
 def _master(master: Master, job: ElasticJob | None, now: datetime) -> View:
     return {
         "expected": bool(job and job.spec.needs_master and job.status.phase not in FINISHED),
-        "heard": _time(master.heard),
+        "heard": seconds_of(master.heard),
         "away": _standing(master.away, now),
     }
 
@@ -323,34 +339,22 @@ def _time_spent(job: ElasticJob | None, status: Status | None) -> View:
     """Return the workers' seconds by cause, the productive ones under their own name."""
     if status and (status.productive_seconds or status.badput_seconds):
         found = {PRODUCTIVE: status.productive_seconds, **status.badput_seconds}
-        return {_cut(cause): seconds for cause, seconds in found.items() if seconds > 0}
+        return {cut(cause): seconds for cause, seconds in found.items() if seconds > 0}
     training = job.status.training if job else None
     if training is None:
         return {}
     lost = {cause: float(seconds) for cause, seconds in training.badput_seconds.items() if seconds > 0}
     share = training.goodput
     productive = sum(lost.values()) * share / (1 - share) if share and share < 1 else 0.0
-    return {**({PRODUCTIVE: productive} if productive else {}), **{_cut(k): v for k, v in lost.items()}}
+    return {**({PRODUCTIVE: productive} if productive else {}), **{cut(k): v for k, v in lost.items()}}
 
 
 def _rounds(status: Status | None) -> list[View]:
-    """Return the changes of the world, oldest first."""
-    return [_round(each) for each in (status.rounds[-MOST_ROUNDS:] if status else ())]
-
-
-def _round(each: Round) -> View:
-    return {
-        "round": each.round,
-        "at": _time(each.formed),
-        "reason": _cut(each.reason),
-        "nodes": each.nodes,
-        "workers": each.workers,
-        "standstill": each.standstill,
-        "step": each.step_before,
-        "lost": [_cut(name) for name in each.lost[:8]],
-        "joined": [_cut(name) for name in each.joined[:8]],
-        "left": [_cut(name) for name in each.left[:8]],
-    }
+    """Return the sizes of the world, oldest first, and how long training stood still before each."""
+    return [
+        {"at": seconds_of(each.formed), "workers": each.workers, "standstill": each.standstill}
+        for each in (status.rounds[-MOST_ROUNDS:] if status else ())
+    ]
 
 
 def _join(past: Past | None, live: Sequence[Point]) -> list[Point]:
@@ -368,65 +372,6 @@ def _series(points: Sequence[Point]) -> View:
         name: [_digits(json_value(value), 10 if name == "at" else 4) for value in column]
         for name, column in zip(Point._fields, columns, strict=True)
     } | ({"at": [round(point.at, 1) for point in points]})
-
-
-def _plans(plans: Iterable[ScalePlan]) -> list[View]:
-    found = sorted(plans, key=lambda plan: _time(plan.metadata.creation_timestamp) or 0.0, reverse=True)
-    return [_plan(plan) for plan in found[:MOST_PLANS]]
-
-
-def _plan(plan: ScalePlan) -> View:
-    return {
-        "name": plan.metadata.name,
-        "at": _time(plan.metadata.creation_timestamp),
-        "manual": plan.manual,
-        "phase": plan.status.phase.value if plan.status.phase else "Pending",
-        "reason": _cut(plan.spec.reason),
-        "changes": [_cut(each) for each in plan.status.changes[:8]],
-        "asks": _asks(plan),
-        "seconds": _between(plan.status.start_time, plan.status.finish_time),
-        "message": _cut(next((each.message for each in plan.status.conditions if each.message), "")),
-    }
-
-
-def _asks(plan: ScalePlan) -> str:
-    """Return the sizes that a plan asks for, in words."""
-    spec = plan.spec
-    roles = [
-        " ".join(
-            [
-                role,
-                *([f"×{wanted.replicas}"] if wanted.replicas is not None else []),
-                *_words(wanted.resource),
-            ]
-        )
-        for role, wanted in {**(spec.replica_resource_spec or {}), **spec.replica_resource_specs}.items()
-    ]
-    nodes = [" ".join([each.name, *_words(each.resource)]) for each in spec.migrate_pods]
-    pods = [f"+ {each.name}" for each in spec.create_pods] + [f"− {each.name}" for each in spec.remove_pods]
-    return _cut("; ".join([*roles, *nodes, *pods]))
-
-
-def _words(resource: Mapping[str, Any]) -> list[str]:
-    return [f"{name} {amount}" for name, amount in resource.items()]
-
-
-def _decisions(past: Past | None, plans: set[str]) -> list[View]:
-    """Return Brain's decisions, newest first."""
-    found = past.decisions if past else ()
-    return [
-        {
-            "number": each["number"],
-            "at": _time(each["at"]),
-            "event": _cut(each["event"]),
-            "algorithm": _cut(each["algorithm"]),
-            "reason": _cut(each["reason"]),
-            "plan": _cut(each["plan"]),
-            "outcome": _cut(each["outcome"]),
-            "shown": each["plan"] in plans,
-        }
-        for each in list(found)[::-1][:MOST_PLANS]
-    ]
 
 
 def _pods(seen: One) -> View:
@@ -450,13 +395,13 @@ def _pod(pod: Pod, told: NodeStatus | None) -> View:
     return {
         "name": pod.metadata.name,
         "uid": pod.metadata.uid,
-        "role": _cut(pod.metadata.labels.get(LABEL_ROLE, "")),
+        "role": cut(pod.metadata.labels.get(LABEL_ROLE, "")),
         "phase": "Terminating" if pod.metadata.deletion_timestamp else pod.status.phase or "Pending",
-        "state": _cut(told.state) if told else "",
-        "reason": _cut(_trouble(pod)),
+        "state": cut(told.state) if told else "",
+        "reason": cut(_trouble(pod)),
         "node": pod.spec.node_name,
         "restarts": sum(each.restart_count for each in pod.status.container_statuses),
-        "began": _time(pod.metadata.creation_timestamp),
+        "began": seconds_of(pod.metadata.creation_timestamp),
         "ready": bool(status and status.ready),
         "containers": [each.name for each in pod.spec.containers][:16],
         "memory": usage.memory if usage else None,
@@ -469,7 +414,7 @@ def _pod(pod: Pod, told: NodeStatus | None) -> View:
         "samples": told.samples_per_second if told else None,
         "heard": told.heard if told else None,
         "failures": told.failures if told else 0,
-        "failure": _cut(told.failure or told.excluded) if told else "",
+        "failure": cut(told.failure or told.excluded) if told else "",
     }
 
 
@@ -479,9 +424,8 @@ def _trouble(pod: Pod) -> str:
     state = status.state if status else None
     if state and state.terminated and state.terminated.exit_code:
         end = state.terminated
-        return f"{end.reason or 'Error'}: exit code {end.exit_code}" + (
-            f", {end.message}" if end.message else ""
-        )
+        why = last_error(end.message)
+        return f"{end.reason or 'Error'}: exit code {end.exit_code}" + (f", {why}" if why else "")
     if state and state.waiting and state.waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
         return ": ".join(filter(None, (state.waiting.reason, state.waiting.message)))
     scheduled = (
@@ -493,66 +437,30 @@ def _trouble(pod: Pod) -> str:
     return pod.status.message or pod.status.reason
 
 
+def silence(pod: Pod, container: str) -> str:
+    """Return why a container has no log yet; "" if it may have one."""
+    why = _trouble(pod)
+    if not pod.spec.node_name:
+        return f"{pod.metadata.name} has no machine yet, and so no log{why and f': {why}'}"
+    status = next((each for each in pod.status.container_statuses if each.name == container), None)
+    waits = status is None or (status.state.waiting is not None and not status.restart_count)
+    if pod.status.phase != "Pending" or not waits:
+        return ""
+    return f"{pod.metadata.name} has not started, and has no log{why and f': {why}'}"
+
+
 def _past_pods(past: Past | None, here: set[str]) -> list[View]:
     """Return the pods that are gone and that Brain remembers, with their last lines, newest first."""
     found = [pod for pod in (past.pods if past else ()) if pod["uid"] not in here]
     return [
         {
-            **{name: _cut(pod[name]) for name in ("name", "role", "phase", "reason")},
-            "node": _cut(pod["machine"]),
-            "began": _time(pod["began"]),
-            "ended": _time(pod["ended"]),
+            **{name: cut(pod[name]) for name in ("name", "role", "phase", "reason")},
+            "node": cut(pod["machine"]),
+            "began": seconds_of(pod["began"]),
+            "ended": seconds_of(pod["ended"]),
             "log": str(pod["log"])[-16 * LONGEST :],
         }
         for pod in found[::-1][:MOST_PODS]
-    ]
-
-
-def _events(events: Iterable[Event]) -> list[View]:
-    found = sorted(events, key=_last, reverse=True)
-    return [
-        {
-            "at": _last(each) or None,
-            "type": _cut(each.type),
-            "reason": _cut(each.reason),
-            "message": _cut(each.message),
-            "count": max(1, each.count),
-            "kind": _cut(each.involved_object.kind),
-            "name": _cut(each.involved_object.name),
-        }
-        for each in found[:MOST_EVENTS]
-    ]
-
-
-def _last(event: Event) -> float:
-    times = (event.last_timestamp, event.event_time, event.first_timestamp, event.metadata.creation_timestamp)
-    return next((time.timestamp() for time in times if time), 0.0)
-
-
-def _findings(job: ElasticJob | None, status: Status | None) -> list[View]:
-    """Return the master's verdicts, newest first."""
-    if status:
-        return [
-            {"at": _time(each.at), "reason": _cut(each.reason), "message": _cut(each.message)}
-            for each in status.findings[::-1][:MOST_EVENTS]
-        ]
-    training = job.status.training if job else None
-    return [
-        {"at": _time(each.time), "reason": _cut(each.reason), "message": _cut(each.message)}
-        for each in (training.findings[::-1] if training else ())
-    ]
-
-
-def _conditions(job: ElasticJob | None) -> list[View]:
-    return [
-        {
-            "type": each.type,
-            "status": each.status,
-            "reason": _cut(each.reason),
-            "message": _cut(each.message),
-            "at": _time(each.last_transition_time),
-        }
-        for each in (job.status.conditions if job else ())
     ]
 
 
@@ -575,20 +483,7 @@ def _standing(standing: Standing, now: datetime) -> View | None:
     """Return why something does not answer, and since when; None if it does."""
     if not standing.away:
         return None
-    return {"why": _cut(standing.away), "since": _time(standing.since or now)}
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-
-
-def _time(time: Any) -> float | None:
-    return round(time.timestamp(), 3) if isinstance(time, datetime) else None
-
-
-def _between(begin: Any, end: Any) -> float | None:
-    known_ = isinstance(begin, datetime) and isinstance(end, datetime)
-    return max(0.0, (end - begin).total_seconds()) if known_ else None
+    return {"why": cut(standing.away), "since": seconds_of(standing.since or now), "act": standing.act}
 
 
 def _digits(value: float | None, digits: int = 3) -> float | None:

@@ -36,7 +36,7 @@ from elasticjob.page.masters import Masters
 from elasticjob.page.seen import Cluster, Fleet, Master, One, Past, Standing
 from elasticjob.page.series import Point, Series
 from elasticjob.page.status import Status
-from elasticjob.page.view import SPARK, fleet, one
+from elasticjob.page.view import SPARK, fleet, one, silence
 
 PULSE: Final = 3.0
 """Seconds between two looks whether the API server answers."""
@@ -55,6 +55,10 @@ MOST_FRESH: Final = 128
 LOG_LINES: Final = 200
 LOG_BYTES: Final = 64 * 1024
 LOGS_AT_ONCE: Final = 4
+RIGHTS: Final = (
+    "ask for the rights in docs/live-page.md, or give a namespace whose jobs you may list: -n NAMESPACE"
+)
+LATER: Final = "this page asks again by itself, and goes on when there is an answer"
 TROUBLED_PODS: Final = 6
 """Pods of a job whose own events are asked for, beside the job's."""
 
@@ -190,6 +194,8 @@ class Watch:
             raise NoSuchPod(f"pod {namespace}/{name} has no container {container[:63]!r}")
         main = main_container(pod)
         chosen = container or (main.name if main else "")  # of several, the API server wants to be told which
+        if why := silence(pod, chosen):  # the API server would refuse, again and again
+            return msgspec.json.encode({"text": "", "note": why})
         return await self._share(("log", namespace, name, chosen), lambda: self._log(pod, chosen))
 
     async def _share(self, key: tuple[str, ...], make: Any) -> bytes:
@@ -242,6 +248,7 @@ class Watch:
             key.name,
             job,
             self._pods(key),
+            self._caches.nodes.list(),
             [plan for plan in self._caches.plans.list(key.namespace) if plan.spec.owner_job == key.name],
             look.events,
             look.events_away,
@@ -259,7 +266,7 @@ class Watch:
             )
             async for chunk in lines:
                 kept = (kept + chunk)[-LOG_BYTES:]
-        return msgspec.json.encode({"text": kept.decode(errors="replace")})
+        return msgspec.json.encode({"text": kept.decode(errors="replace"), "note": ""})
 
     def _standing_now(self) -> Cluster:
         caches = self._caches
@@ -281,30 +288,30 @@ class Watch:
     # whether the API server answers
 
     async def _pulse(self) -> None:
-        self._cluster = replace(self._cluster, api=self._since(self._cluster.api, await self._trouble()))
+        why, act = await self._refusal(ELASTICJOB.path(self._cluster.namespace))
+        self._cluster = replace(self._cluster, api=self._since(self._cluster.api, why, act))
         if not self._caches.nodes.synced:
-            self._cluster = replace(self._cluster, nodes_away=await self._refusal(NODE.path()))
+            self._cluster = replace(self._cluster, nodes_away=(await self._refusal(NODE.path()))[0])
 
-    async def _trouble(self) -> str:
-        """Return why the jobs of the cluster cannot be read now; "" if they can."""
-        return await self._refusal(ELASTICJOB.path(self._cluster.namespace))
-
-    async def _refusal(self, path: str) -> str:
+    async def _refusal(self, path: str) -> tuple[str, str]:
+        """Return why a list cannot be read now, and what to do; "" if it can."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._client.raw("GET", path, None, limit="1")
         except TimeoutError:
-            return f"the API server does not answer within {PATIENCE:g} s"
+            return f"the API server does not answer within {PATIENCE:g} s", LATER
         except NotFound:
-            return "this cluster does not know ElasticJobs: install the operator (docs/install.md)"
+            return "this cluster does not know ElasticJobs", "install the operator: docs/install.md"
+        except Forbidden as error:
+            return f"you may not list {path.rpartition('/')[2]}: {error.message}", RIGHTS
         except KubeError as error:
-            return str(error)
-        return ""
+            return str(error), LATER
+        return "", ""
 
-    def _since(self, before: Standing | None, why: str) -> Standing:
+    def _since(self, before: Standing | None, why: str, act: str = "") -> Standing:
         if not why:
             return Standing()
-        return Standing(why, (before and before.since) or self._clock.now())
+        return Standing(why, (before and before.since) or self._clock.now(), act)
 
     # series
 

@@ -1,31 +1,33 @@
 // Asks for what is shown, again and again, and says how fresh it is.
 
 import { h, say, set, duration } from "./dom.js"
-import { fleetPage } from "./fleet.js"
+import { fleetPage, home } from "./fleet.js"
 import { jobPage } from "./job.js"
 
 const FLEET_EVERY = 2000, JOB_EVERY = 1000, LATE = 10000
 const main = document.getElementById("main"), live = document.getElementById("live"), liveText = document.getElementById("live-text")
 let page = null, route = null, timer = 0, tag = "", answered = 0, trouble = "", cluster = null, asking = null
 
-// routes: "#/" is all jobs, "#/namespace/name" is one
+// routes: "#/" is all jobs, "#/?phase=Failed" some, "#/namespace/name" is one
 
 function wanted() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(part => {
+  const [place, query] = location.hash.replace(/^#\/?/, "").split("?")
+  const parts = place.split("/").filter(Boolean).map(part => {
     try { return decodeURIComponent(part) } catch { return part }
   })
-  return parts.length === 2 ? { namespace: parts[0], name: parts[1] } : { }
+  return parts.length === 2 ? { namespace: parts[0], name: parts[1] } : { filters: new URLSearchParams(query ?? "") }
 }
 
-function go() {
+function go(event) {
   if (location.hash === "#main") return
   page?.end()
   clearTimeout(timer); asking?.abort()
   route = wanted(); tag = ""
-  page = route.name ? jobPage(route, ask) : fleetPage()
+  page = route.name ? jobPage(route, ask) : fleetPage(route.filters)
   main.replaceChildren(page.element)
   document.title = route.name ? `${route.name} · elasticjob` : "elasticjob"
   scrollTo(0, 0)
+  if (event) main.focus({ preventScroll: true })
   poll()
 }
 
@@ -63,13 +65,14 @@ async function poll() {
 function standing() {
   const api = cluster?.api, brain = cluster?.brain
   const [state, text, why] = trouble ? ["away", answered ? `not connected, showing the state of ${ago(answered)} ago` : "not connected", trouble]
+    : api && !cluster.ready ? ["away", "nothing could be read yet", ""]
     : api ? ["away", `API server away for ${ago(api.since * 1000)}, showing its last state`, api.why]
     : cluster && !cluster.ready ? ["wait", "reading the cluster", ""]
     : brain ? ["late", "Brain's database is away", brain.why]
     : ["live", "live", ""]
   live.dataset.state = state
   say(liveText, text); set(live, { title: why || null })
-  document.body.dataset.stale = state === "away"
+  document.body.dataset.stale = state === "away" && !!cluster?.ready
   say(document.getElementById("scope"), cluster ? [cluster.server.replace(/^https?:\/\//, ""), cluster.namespace || "all namespaces"].join(" · ") : "")
   banner(state === "away" ? why : "")
 }
@@ -108,7 +111,7 @@ addEventListener("keydown", event => {
     return
   }
   if (event.key === "/") { document.querySelector("input[type=search]")?.focus(); event.preventDefault() }
-  if (event.key === "Escape" && route.name) location.hash = "#/"
+  if (event.key === "Escape" && route.name) location.hash = home()
 })
 addEventListener("hashchange", go)
 document.addEventListener("visibilitychange", () => document.hidden || poll())

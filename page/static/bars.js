@@ -1,13 +1,13 @@
 // Bars and small curves: how much of something there is, and where time went.
 
-import { h, s, set, say, width, keyed, duration, percent } from "./dom.js"
+import { h, s, set, say, width, keyed, duration, percent, NONE } from "./dom.js"
 import { colour, inOrder, meaning } from "./causes.js"
 
 /** A bar with a word: `bar.to(share, text, title)`. */
 export function bar(kind = "") {
   const fill = h("span.fill"), text = h("span.said"), element = h(`span.meter${kind && "." + kind}`, {}, h("span.track", {}, fill), text)
   return { element, to(share, words, title) {
-    width(fill, share); say(text, words); set(element, { title })
+    width(fill, share); say(text, words); element.firstChild.hidden = words === NONE; set(element, { title })
     fill.dataset.full = share > 0.9
     return element
   } }

@@ -102,6 +102,12 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds % 86400 / 3600)} h`
 }
 
+/** A span of time in one unit, for ages: "40 s", "5 min", "3 h", "2 d". */
+export function age(seconds) {
+  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) if (seconds >= (unit === "min" ? size : 2 * size)) return `${Math.floor(seconds / size)} ${unit}`
+  return `${Math.max(0, Math.floor(seconds))} s`
+}
+
 export const clock = at => at == null ? NONE
   : new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" })
 export const date = at => at == null ? "" : new Date(at * 1000).toLocaleString("en-GB")
@@ -115,7 +121,7 @@ export function room(name, used, has) {
 
 export const PHASES = {
   Running: "●", Scaling: "⇅", Restarting: "↻", Pending: "◌", Created: "○", Suspended: "‖", Succeeded: "✓", Failed: "✕",
-  Superseded: "↷", Terminating: "⊘",
+  "In trouble": "!", Superseded: "↷", Terminating: "⊘",
 }
 
 export function badge(phase) { return phased(h("span.badge"), phase) }

@@ -1,86 +1,110 @@
-// All jobs, where their workers' time was lost, and the nodes.
+// All jobs, those in trouble first; where their workers' time was lost; and the nodes.
 
-import { h, say, set, show, keyed, number, whole, many, percent, duration, phased, date, room, width, NONE } from "./dom.js"
+import { h, say, set, show, keyed, number, whole, many, percent, age, phased, date, room, NONE } from "./dom.js"
 import { bar, spark, spent } from "./bars.js"
+import { troubled } from "./troubles.js"
 
+const FIRST = 60  // rows until more are asked for
 export const linkTo = job => `#/${encodeURIComponent(job.namespace)}/${encodeURIComponent(job.name)}`
+let last = "#/"
+/** Where all jobs are, with the filters that were chosen there. */
+export const home = () => last
 
-export function fleetPage() {
+/** `chosen` are the filters of the URL's hash: ns, phase, trouble, q, by, down. */
+export function fleetPage(chosen) {
+  last = location.hash || "#/"
+  const filters = { ns: "", phase: "", trouble: "", q: "", by: "", down: "", ...Object.fromEntries(chosen) }
   const tiles = h("section.tiles", { "aria-label": "All jobs together" })
   const lost = spent("No worker has lost time yet.")
-  const search = h("input", { type: "search", placeholder: "Filter: name, namespace, phase, reason   /", "aria-label": "Filter jobs", oninput: () => draw() })
+  const search = h("input", { type: "search", value: filters.q, placeholder: "Name, phase, reason   /", "aria-label": "Filter jobs", oninput: () => choose({ q: search.value }) })
+  const spaces = h("select", { "aria-label": "Namespace", onchange: () => choose({ ns: spaces.value }) })
   const chips = h("div.chips", { role: "group", "aria-label": "Phases" })
-  const heads = COLUMNS.map(([name, by, kind]) => h(`th${kind ? "." + kind : ""}`, { scope: "col", "aria-sort": "none" },
-    by ? h("button.sort", { type: "button", onclick: () => sort(name) }, name) : name))
-  const rows = h("tbody"), count = h("p.muted.count", { "aria-live": "polite" })
-  const table = h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Jobs" }, h("table.jobs", {}, h("thead", {}, h("tr", {}, ...heads)), rows))
-  const empty = h("div.empty"), nodes = h("div.nodes"), nodesSay = h("p.muted")
+  const heads = COLUMNS.map(([name, by, kind]) => h(`span.${kind}`, { role: "columnheader", "aria-sort": "none" },
+    h("button.sort", { type: "button", onclick: () => choose(filters.by !== name ? { by: name, down: "" } : filters.down ? { by: "", down: "" } : { down: "1" }) }, name)))
+  const rows = h("div", { role: "rowgroup" }), count = h("p.muted.count", { "aria-live": "polite" })
+  const more = h("button", { type: "button", onclick: () => { all = true; draw() } }, "Show all")
+  const table = h("div.jobs", { role: "table", "aria-label": "Jobs" }, h("div", { role: "rowgroup" }, h("div.row.heads", { role: "row" }, ...heads)), rows)
+  const empty = h("div.empty"), nodes = h("div.nodes"), nodesHead = h("summary"), nodesSay = h("p.muted")
   const lostCard = h("section.card", {}, h("h2", {}, "Workers' time that was lost, by cause"), lost.element)
-  const jobsCard = h("section.card", {}, h("div.head", {}, h("h2", {}, "Jobs"), chips, search), table, count)
-  const nodesCard = h("section.card", {}, h("h2", {}, "Nodes"), h("p.muted.hint", {}, "What pods of jobs request, of what each node has."), nodes, nodesSay)
-  const element = h("div.page", {}, tiles, empty, lostCard, jobsCard, nodesCard)
-  let seen = null, phase = "", order = { name: "", down: false }
+  const jobsCard = h("section.card", {}, h("div.head", {}, h("h2", {}, "Jobs"), chips, spaces, search), table, h("div.below", {}, count, more))
+  const nodesCard = h("details.card", {}, nodesHead, h("p.muted.hint", {}, "What pods of jobs request, of what each node has."), nodes, nodesSay)
+  const element = h("div.page", {}, h("h1.hidden", {}, "All jobs"), tiles, empty, jobsCard, lostCard, nodesCard)
+  let seen = null, all = false
 
-  function sort(name) {
-    order = { name, down: order.name === name ? !order.down : false }
-    heads.forEach((head, at) => set(head, { "aria-sort": COLUMNS[at][0] !== name ? "none" : order.down ? "descending" : "ascending" }))
+  function choose(more) {
+    Object.assign(filters, more)
+    const told = new URLSearchParams(Object.entries(filters).filter(([, value]) => value)).toString()
+    last = told ? `#/?${told}` : "#/"
+    history.replaceState(null, "", last)
     draw()
   }
-  function chosen() {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean)
-    const found = seen.jobs.filter(job => (!phase || job.phase === phase)
-      && words.every(word => `${job.namespace}/${job.name} ${job.phase} ${job.reason} ${job.message}`.toLowerCase().includes(word)))
-    const by = COLUMNS.find(([name]) => name === order.name)?.[1]
-    if (!by) return found
-    const sign = order.down ? -1 : 1
-    return [...found].sort((a, b) => { const [x, y] = [by(a), by(b)]
-      return x == null ? 1 : y == null ? -1 : sign * (typeof x === "string" ? x.localeCompare(y) : x - y) })
+  function found() {
+    const words = filters.q.toLowerCase().split(/\s+/).filter(Boolean)
+    const jobs = seen.jobs.filter(job => (!filters.ns || job.namespace === filters.ns) && (!filters.phase || job.phase === filters.phase) && (!filters.trouble || job.trouble)
+      && words.every(word => `${job.namespace}/${job.name} ${job.phase} ${job.reason} ${job.trouble?.sentence ?? job.message}`.toLowerCase().includes(word)))
+    const by = COLUMNS.find(([name]) => name === filters.by)?.[1], sign = filters.down ? -1 : 1
+    return !by ? jobs : [...jobs].sort((a, b) => { const [x, y] = [by(a), by(b)]
+      return x == null ? 1 : y == null ? -1 : sign * (typeof x === "string" ? x.localeCompare(y, "en", { numeric: true }) : x - y) })
   }
   function draw() {
     if (!seen) return
-    const found = chosen()
-    keyed(rows, found, job => job.uid, row, (made, job) => made.to(job))
-    const all = seen.jobs.length, more = seen.more ? `, and ${seen.more} older ones that are not shown` : ""
-    say(count, found.length === all ? (all ? `${many(all, "job")}${more}` : "") : `${found.length} of ${all} jobs${more}`)
+    const jobs = found(), shown = all ? jobs : jobs.slice(0, FIRST)
+    keyed(rows, shown, job => job.uid, row, (made, job) => made.to(job))
+    heads.forEach((head, at) => set(head, { "aria-sort": COLUMNS[at][0] !== filters.by ? "none" : filters.down ? "descending" : "ascending" }))
+    for (const chip of chips.children) set(chip, { "aria-pressed": String(chip.dataset.name === (filters.trouble ? TROUBLE : filters.phase)) })
+    const total = seen.jobs.length, left = seen.more ? `, and ${seen.more} older ones that are not shown` : ""
+    say(count, !jobs.length ? "No job is like that. Take a filter away to see more."
+      : `${shown.length < jobs.length ? `${shown.length} of ` : ""}${jobs.length === total ? many(total, "job") : `${jobs.length} of ${many(total, "job")}`}${left}`)
+    show(more, shown.length < jobs.length)
+  }
+  function offer(jobs) {
+    const names = [...new Set(jobs.map(job => job.namespace))].sort()
+    if (filters.ns && !names.includes(filters.ns)) names.push(filters.ns)
+    if (spaces.names !== names.join()) {
+      spaces.names = names.join()
+      spaces.replaceChildren(h("option", { value: "" }, "All namespaces"), ...names.map(name => h("option", { value: name }, name)))
+      spaces.value = filters.ns
+    }
+    show(spaces, names.length > 1)
+    const phases = jobs.reduce((all, job) => ({ ...all, [job.phase]: (all[job.phase] ?? 0) + 1 }), filters.phase ? { [filters.phase]: 0 } : {})
+    keyed(chips, [[TROUBLE, jobs.filter(job => job.trouble).length], ...Object.entries(phases)], ([name]) => name, ([name]) => {
+      const text = h("span"), number = h("span.num")
+      const made = h("button.chip", { type: "button", onclick: () => choose(name === TROUBLE ? { trouble: filters.trouble ? "" : "1", phase: "" } : { phase: filters.phase === name ? "" : name, trouble: "" }) }, text, number)
+      made.dataset.name = name; phased(text, name)
+      return { element: made, number }
+    }, (made, [, many]) => say(made.number, many))
   }
   return {
     element, end() {}, tick() { for (const each of rows.known?.values() ?? []) each.age() },
-    update(found) {
-      seen = found
-      const some = found.jobs.length > 0
+    update(answer) {
+      seen = answer
+      const some = answer.jobs.length > 0, { rows: machines, ready, away, more: others } = answer.nodes
       for (const card of [tiles, jobsCard]) show(card, some)
-      show(lostCard, some && Object.keys(found.spent).length > 0)
+      show(lostCard, some && Object.keys(answer.spent).length > 0)
       show(empty, !some)
-      if (!some) empty.replaceChildren(...nothing(found.cluster))
-      sums(tiles, found)
-      lost.to(found.spent)
-      const phases = Object.entries(counts(found.jobs))
-      if (phase && !phases.some(([name]) => name === phase)) phase = ""
-      keyed(chips, phases, ([name]) => name, ([name]) => {
-        const text = h("span"), number = h("span.num")
-        const made = h("button.chip", { type: "button", onclick: () => { phase = phase === name ? "" : name; pressed(chips, phase); draw() } }, text, number)
-        made.dataset.name = name; phased(text, name)
-        return { element: made, number }
-      }, (made, [, many]) => say(made.number, many))
-      pressed(chips, phase)
+      if (!some) empty.replaceChildren(...nothing(answer.cluster))
+      sums(tiles, answer)
+      lost.to(answer.spent)
+      offer(answer.jobs)
       draw()
-      show(nodesCard, found.nodes.rows.length > 0 || found.nodes.away !== "")
-      keyed(nodes, found.nodes.rows, node => node.name, nodeCard, (made, node) => made.to(node))
-      say(nodesSay, found.nodes.away ? `Nodes are not shown: ${found.nodes.away}` : found.nodes.more ? `and ${many(found.nodes.more, "more node")}` : "")
+      show(nodesCard, machines.length > 0 || away !== "")
+      if (!nodesHead.textContent) nodesCard.open = machines.length <= 24 && innerWidth > 620
+      say(nodesHead, away ? "Nodes" : `Nodes: ${ready} of ${machines.length + others} ready`)
+      keyed(nodes, machines, node => node.name, nodeCard, (made, node) => made.to(node))
+      say(nodesSay, away ? `Nodes are not shown: ${away}` : others ? `and ${many(others, "more node")}` : "")
     },
   }
 }
 
-const pressed = (chips, phase) => { for (const chip of chips.children) set(chip, { "aria-pressed": String(chip.dataset.name === phase) }) }
-const counts = jobs => jobs.reduce((all, job) => ({ ...all, [job.phase]: (all[job.phase] ?? 0) + 1 }), {})
+const TROUBLE = "In trouble"
 
-function nothing(cluster) {
-  if (!cluster.ready) return [h("h2", {}, cluster.api ? "The API server does not answer yet" : "Reading the cluster…"), cluster.api && h("p", {}, cluster.api.why)].filter(Boolean)
-  const where = cluster.namespace ? `namespace ${cluster.namespace}` : "this cluster"
+function nothing({ api, ready, namespace }) {
+  if (api) return [h("h2", {}, api.why[0].toUpperCase() + api.why.slice(1)), api.act && h("p", {}, `→ ${api.act}`)].filter(Boolean)
+  if (!ready) return [h("h2", {}, "Reading the cluster…")]
   return [
-    h("h2", {}, `No jobs in ${where} yet`),
+    h("h2", {}, `No jobs in ${namespace ? `namespace ${namespace}` : "this cluster"} yet`),
     h("p", {}, "Start one, and it appears here within seconds:"),
-    h("pre", {}, "elasticjob submit train.py --workers 1:4 --image IMAGE\nkubectl apply -f examples/digits/job.yaml"),
+    h("pre", { tabindex: "0" }, "elasticjob submit train.py --workers 1:4 --image IMAGE\nkubectl apply -f examples/digits/job.yaml"),
     h("p.muted", {}, "On a laptop without a cluster: elasticjob devcluster --operator -- bash"),
   ]
 }
@@ -89,54 +113,59 @@ function nothing(cluster) {
 
 function sums(tiles, { sums: all }) {
   const made = tiles.made ??= {
-    going: tile("Active jobs"), world: tile("Workers training"), samples: tile("Samples per second"),
-    goodput: tile("Goodput, mean"), trouble: tile("Need attention"),
+    trouble: tile("In trouble"), going: tile("Active jobs"), world: tile("Workers training"), samples: tile("Samples/s"), goodput: tile("Goodput, mean"),
   }
   if (!tiles.children.length) tiles.append(...Object.values(made).map(each => each.element))
   made.going.to(all.going, Object.entries(all.phases).map(([phase, many]) => `${many} ${phase.toLowerCase()}`).join(", "))
   made.world.to(whole(all.world), `${all.active} of ${all.desired} pods run`)
   made.samples.to(number(all.samples || null), "all jobs together")
   made.goodput.to(percent(all.goodput), "of the workers' time")
-  made.trouble.to(all.trouble, all.trouble ? "their rows say why" : "all is well")
+  made.trouble.to(all.trouble, all.trouble ? "first in the list below" : "all is well")
   made.trouble.element.dataset.bad = all.trouble > 0
 }
 
 export function tile(label) {
-  const value = h("dd.num"), note = h("p"), element = h("div.tile", {}, h("dt", {}, label), value, note)
+  const value = h("dd.num"), note = h("dd.note"), element = h("dl.tile", {}, h("dt", {}, label), value, note)
   return { element, to(text, words = "") { say(value, text); say(note, words); set(element, { title: words || null }) } }
 }
 
 // a row
 
 const COLUMNS = [
-  ["Job", job => `${job.namespace}/${job.name}`], ["Phase", job => job.phase], ["Workers", job => job.active ?? null],
-  ["Speed", job => job.samples ?? job.steps ?? null], ["Goodput", job => job.goodput], ["Progress", job => job.progress],
-  ["Restarts", job => job.restarts, "right"], ["Age", job => job.began, "right"],
+  ["Job", job => `${job.namespace}/${job.name}`, "job"], ["Phase", job => job.phase, "phase"], ["Workers", job => job.active ?? null, "workers"],
+  ["Speed", job => job.samples ?? job.steps ?? null, "speed"], ["Goodput", job => job.goodput, "goodput"], ["Progress", job => job.progress, "share"],
+  ["Restarts", job => job.restarts, "restarts"], ["Age", job => job.began && -job.began, "age"],
 ]
 
 function row() {
-  const link = h("a"), space = h("span.muted.small"), phase = h("span.badge"), why = h("span.why")
-  const workers = bar(), curve = spark(), speed = h("span.num"), goodput = bar(), progress = bar(), restarts = h("td.num.right"), age = h("td.num.right.muted")
-  const element = h("tr", {}, h("th", { scope: "row" }, link, space), h("td", {}, phase, why), h("td", {}, workers.element),
-    h("td", {}, h("span.speed", {}, curve.element, speed)), h("td", {}, goodput.element), h("td", {}, progress.element), restarts, age)
+  const link = h("a"), space = h("span.muted.small"), phase = h("span.badge"), why = troubled(), note = h("span.muted.small.grow")
+  const workers = bar(), curve = spark(), speed = h("span.num"), goodput = bar(), progress = bar(), restarts = h("span.num"), old = h("span.num.muted")
+  const cell = (name, ...children) => h(`span.${name}`, { role: "cell" }, ...children), reason = cell("reason", why.element)
+  const element = h("div.row", { role: "row" }, h("span.job", { role: "rowheader" }, link, space, note), cell("phase", phase), cell("workers", workers.element),
+    cell("speed", curve.element, speed), cell("goodput", goodput.element), cell("share", progress.element), cell("restarts", restarts), cell("age", old), reason)
   let shown = null
   return { element, to(job) {
     shown = job
-    say(link, job.name); set(link, { href: linkTo(job) }); say(space, job.namespace)
+    say(link, job.name); set(link, { href: linkTo(job), title: job.name }); say(space, job.namespace)
     phased(phase, job.phase)
-    const over = job.phase === "Succeeded", reason = job.deleted ? "deleted" : over ? "" : job.reason
-    say(why, reason && job.message && !job.message.startsWith(reason) ? `${reason}: ${job.message}` : reason); set(why, { title: job.message || null })
+    const over = job.phase === "Succeeded", words = job.deleted ? "deleted" : over ? "" : job.reason && job.message
+    why.to(job.trouble); say(note, job.trouble ? "" : words); set(note, { title: words || null }); show(reason, !!job.trouble)
+    set(element, { "data-grade": job.trouble?.grade })
     const most = job.most ?? job.desired
     workers.to(over ? 1 : job.desired ? job.active / job.desired : 0, job.workers || (job.desired != null ? `${job.active}/${job.desired}` : NONE),
       most ? `${job.active} of ${job.desired} run; ${job.least} to ${most} allowed` : null)
-    curve.to(job.spark ?? [])
+    const fast = job.samples ?? job.steps
+    curve.to(fast ? job.spark ?? [] : []); show(curve.element, !!fast)
     say(speed, job.samples ? `${number(job.samples)}/s` : job.steps ? `${number(job.steps)} steps/s` : NONE)
     goodput.to(job.goodput, percent(job.goodput, 0), "share of the workers' time in steps that count")
-    progress.to(job.phase === "Succeeded" ? 1 : job.progress, job.progress != null || over ? percent(over ? 1 : job.progress, 0) : job.step ? `step ${whole(job.step)}` : NONE,
+    progress.to(over ? 1 : job.progress, job.progress != null || over ? percent(over ? 1 : job.progress, 0) : job.step ? `step ${whole(job.step)}` : NONE,
       job.eta ? `ends ${date(job.eta)}` : null)
     say(restarts, job.restarts ?? NONE)
     this.age()
-  }, age() { say(age, shown?.began ? duration(Math.max(0, (shown.ended ?? Date.now() / 1000) - shown.began)) : NONE) } }
+  }, age() {
+    say(old, shown?.began ? age((shown.ended ?? Date.now() / 1000) - shown.began) : NONE); why.age()
+    set(old, { title: shown?.began ? `${shown.ended ? "ran; began" : "began"} ${date(shown.began)}` : null })
+  } }
 }
 
 function nodeCard() {

@@ -1,47 +1,41 @@
 // One job: how fast, how large, where time went, what changed and why, its pods and their last lines.
 
-import { h, say, set, show, keyed, number, whole, many, percent, bytes, duration, clock, date, phased, badge, width, NONE } from "./dom.js"
+import { h, say, set, show, keyed, number, whole, many, percent, bytes, duration, age, clock, date, phased, badge, width, NONE } from "./dom.js"
 import { bar, spent } from "./bars.js"
-import { chart } from "./charts.js"
-import { tile } from "./fleet.js"
+import { timeline } from "./charts.js"
+import { home, tile } from "./fleet.js"
+import { troubleList } from "./troubles.js"
 
 const LOG_EVERY = 3000, LEAST_RANGE = 120
 
 export function jobPage(route, ask) {
   const title = h("h1", {}, route.name), phase = h("span.badge"), facts = h("p.muted"), sentence = h("p.sentence")
-  const alert = h("div.alert"), masterSays = h("p.note")
+  const troubles = troubleList(), masterSays = h("p.note")
   const progress = h("div.progress"), fill = h("span.fill"), done = h("p.small.num"), left = h("p.small.num.muted")
   progress.append(h("div.track", {}, fill), h("div.ends", {}, done, left))
   const tiles = { speed: tile("Speed"), step: tile("Step time"), world: tile("World"), goodput: tile("Goodput"), restarts: tile("Restarts"), checkpoint: tile("Checkpoint") }
-  const group = `job-${Math.random()}`
-  const speed = chart({ label: "Speed", unit: "samples/s", colour: "--speed", group })
-  const world = chart({ label: "World", unit: "workers", colour: "--world", stepped: true, group })
+  const course = timeline(), kinds = h("div.chips", { role: "group", "aria-label": "Kinds of entries" },
+    ...Object.keys(KINDS).map(name => h("button.chip", { type: "button", "aria-pressed": String(name === "All"), onclick: () => { kind = name; pick() } }, h("span", {}, name))))
   const time = spent("No time is accounted yet.")
-  const rounds = feed("No change of the world is known: the job's master tells them while it runs."), plans = feed("No plan has changed this job's size yet.")
-  const events = feed("No events in the last hour."), eventsSay = h("p.muted")
+  const happened = feed("Nothing is known yet: events of the last hour and changes of the world come here."), eventsSay = h("p.muted")
   const pods = podTable(), logs = logPane(route, ask)
-  const decisions = feed(""), past = feed(""), decisionCard = card("Decisions of Brain", decisions.element)
+  const past = feed("")
   const pastCard = card("Pods that are gone, and their last lines", past.element), cost = h("p.small.muted.gap")
-  const charts = h("div.two", {}, card(null, speed.element), card(null, world.element))
-  const body = h("div.body", {}, alert, masterSays, progress,
-    h("section.tiles", { "aria-label": "Now" }, ...Object.values(tiles).map(each => each.element)), charts,
-    h("div.two", {}, h("div.stack", {}, card("Where the workers' time went", time.element, cost), card("Plans, and why", plans.element)),
-      card("Changes of the world", rounds.element)),
-    decisionCard, card("Pods", pods.element), logs.element, card("Findings and events", eventsSay, events.element), pastCard)
+  const body = h("div.body", { hidden: true }, troubles.element, masterSays, progress,
+    h("section.tiles", { "aria-label": "Now" }, ...Object.values(tiles).map(each => each.element)),
+    h("section.card", {}, h("div.head", {}, h("h2", {}, "What happened"), kinds), course.element, eventsSay, happened.element),
+    card("Where the workers' time went", time.element, cost), card("Pods", pods.element), logs.element, pastCard)
   const missing = h("div.empty", {}), element = h("div.page", {},
-    h("nav.crumbs", { "aria-label": "Breadcrumb" }, h("a", { href: "#/" }, "All jobs"), h("span.muted", {}, ` / ${route.namespace}`)),
+    h("nav.crumbs", { "aria-label": "Breadcrumb" }, h("a", { href: home() }, "All jobs"), h("span.muted", {}, ` / ${route.namespace}`)),
     h("div.title", {}, title, phase), facts, sentence, missing, body)
-  let seen = null
+  let seen = null, kind = "All"
 
   function draw(job) {
     phased(phase, job.phase); show(phase, true)
     say(facts, [job.namespace, job.strategy, job.mode && `optimizeMode ${job.mode}`, job.began && `began ${date(job.began)}`,
       job.began && `${job.ended ? "ran" : "runs"} ${duration((job.ended ?? Date.now() / 1000) - job.began)}`].filter(Boolean).join("  ·  "))
     say(sentence, job.sentence); show(sentence, !!job.sentence && !job.ended)
-    const bad = job.reason && job.phase !== "Succeeded"
-    show(alert, !!bad); alert.dataset.bad = job.phase === "Failed"
-    if (bad) alert.replaceChildren(h("strong", {}, job.reason), ` ${job.message}`,
-      h("p.small.muted", {}, "More: ", h("code", {}, `kubectl describe elasticjob ${job.name} -n ${job.namespace}`)))
+    troubles.to(job.troubles ?? [])
     const away = job.master?.away
     show(masterSays, !!away && job.master.expected)
     say(masterSays, away ? `The job's master cannot be asked for ${duration(Math.max(1, Date.now() / 1000 - away.since))}: ${away.why}. ` +
@@ -50,16 +44,15 @@ export function jobPage(route, ask) {
     numbers(job)
     curves(job)
     time.to(job.spent ?? {}); say(cost, job.cost); show(cost, !!job.cost)
-    rounds.to([...(job.rounds ?? [])].reverse(), each => each.round, roundItem)
-    plans.to(job.plans ?? [], each => each.name, planItem)
-    const said = new Set((job.events ?? []).map(each => each.message))  // the operator repeats findings as events
-    const told = [...(job.findings ?? []).filter(each => !said.has(each.message)).map(each => ({ ...each, type: "Warning", kind: "Master", name: "", count: 1 })), ...(job.events ?? [])].sort((a, b) => b.at - a.at)
-    events.to(told, each => `${each.kind} ${each.name} ${each.reason} ${each.message}`, eventItem)
+    pick()
     say(eventsSay, job.eventsAway); show(eventsSay, !!job.eventsAway)
     pods.to(job.pods ?? { rows: [], more: 0 }, pod => logs.open(pod))
     logs.offer(job.pods?.rows ?? [])
-    show(decisionCard, job.decisions?.length > 0); decisions.to(job.decisions ?? [], each => each.number, decisionItem)
     show(pastCard, job.pastPods?.length > 0); past.to(job.pastPods ?? [], each => `${each.name} ${each.began}`, pastItem)
+  }
+  function pick() {
+    for (const chip of kinds.children) set(chip, { "aria-pressed": String(chip.textContent === kind) })
+    happened.to((seen?.happened ?? []).filter(KINDS[kind]), each => `${each.kind} ${each.at} ${each.title} ${each.text}`, entry)
   }
   function ended(job) {
     const over = job.phase === "Succeeded" ? 1 : job.progress ?? (job.totalSteps ? job.step / job.totalSteps : null)
@@ -78,35 +71,35 @@ export function jobPage(route, ask) {
     tiles.goodput.to(percent(job.goodput), job.standstill != null ? `${duration(job.standstill)} standstill in ${many(job.round, "round")}` : "of the workers' time")
     tiles.restarts.to(job.restarts ?? NONE, "pods made again")
     const kept = job.checkpoint
-    tiles.checkpoint.to(kept ? `step ${whole(kept.stored || kept.memory)}` : NONE, kept ? kept.error || (kept.stored ? `in storage, took ${duration(kept.seconds)}` : "in memory of nodes") : "none yet")
+    tiles.checkpoint.to(kept ? whole(kept.stored || kept.memory) : NONE, kept ? kept.error || (kept.stored ? `step in storage, took ${duration(kept.seconds)}` : "step in memory of nodes") : "none yet")
     tiles.checkpoint.element.dataset.bad = !!kept?.error
   }
   function curves(job) {
     const { at = [], samples = [], steps = [], world: sizes = [] } = job.series ?? {}
-    const some = at.length > 1
-    show(charts, some)
+    const some = at.length > 1, rounds = job.rounds ?? []
+    show(course.element, some)
     if (!some) return
-    const inSamples = samples.some(Boolean)
     const last = job.ended ? at.at(-1) : Math.max(at.at(-1), job.master?.heard ?? 0)
     const range = [Math.min(at[0], last - LEAST_RANGE), last]
-    const marks = (job.rounds ?? []).filter(each => each.round > 1).map(each => each.at)
-    speed.to([at, inSamples ? samples : steps], marks, range)
-    world.to(stepsOf(job.rounds ?? [], range, at, sizes), marks, range)
+    course.to({
+      speed: [at, samples.some(Boolean) ? samples : steps], world: stepsOf(rounds, range, at, sizes), range,
+      marks: job.happened.filter(each => each.label).reverse(), bands: rounds.filter(each => each.standstill).map(each => [each.at - each.standstill, each.at]),
+    })
   }
   return {
-    element, redraw() { speed.redraw(); world.redraw() },
-    end() { speed.end(); world.end(); logs.end() },
+    element, redraw() { course.redraw() },
+    end() { course.end(); logs.end() },
     tick() { if (seen) draw(seen) },
     update(found) {
       if (found.missing && seen) {  // deleted while we look: what was seen last stays
         show(missing, true)
-        missing.replaceChildren(h("h2", {}, "This job was deleted"), h("p", {}, "Below is what was seen last. ", h("a", { href: "#/" }, "All jobs")))
+        missing.replaceChildren(h("h2", {}, "This job was deleted"), h("p", {}, "Below is what was seen last. ", h("a", { href: home() }, "All jobs")))
         return
       }
       show(missing, !!found.missing); show(body, !found.missing); show(phase, !found.missing)
       if (found.missing) {
         missing.replaceChildren(...(found.cluster.ready ? [h("h2", {}, "There is no such job"),
-          h("p", {}, "It may have been deleted, or never created: "), h("pre", {}, `kubectl get elasticjobs -n ${route.namespace}`), h("p", {}, h("a", { href: "#/" }, "All jobs"))]
+          h("p", {}, "It may have been deleted, or never created: "), h("pre", {}, `kubectl get elasticjobs -n ${route.namespace}`), h("p", {}, h("a", { href: home() }, "All jobs"))]
           : [h("h2", {}, "Reading the cluster…")]))
         return
       }
@@ -137,25 +130,17 @@ function feed(empty) {
     const seen = new Map()
     const named = items.map(item => { const name = String(key(item)), many = seen.get(name) ?? 0; seen.set(name, many + 1); return [`${name} ${many}`, item] })
     keyed(list, named, ([name]) => name, ([, item]) => ({ element: h("li"), said: null }), (row, [, item]) => {
-      const text = JSON.stringify(item)
+      const text = JSON.stringify(item) + age(Date.now() / 1000 - (item.at ?? item.ended))
       if (row.said !== text) { row.said = text; row.element.replaceChildren(...make(item).filter(Boolean)) }
     })
   } }
 }
 
-const at = time => h("time.num.muted", { title: date(time) }, clock(time))
-const names = (word, found) => found?.length ? h("span.tag", { title: found.join(", ") }, `${word} ${found.slice(0, 2).join(", ")}${found.length > 2 ? " …" : ""}`) : null
-
-const roundItem = each => [at(each.at), h("div", {}, h("p", {}, h("strong", {}, many(each.workers, "worker")), ` on ${many(each.nodes, "node")} `,
-  each.standstill != null && h("span.tag", {}, `${duration(each.standstill)} standstill`), names("lost", each.lost), names("joined", each.joined), names("left", each.left)),
-  each.reason && h("p.muted", {}, each.reason))]
-const planItem = each => [at(each.at), h("div", {}, h("p", {}, h("strong", {}, each.asks || each.name), " ", badge(each.phase), " ", h("span.tag", {}, each.manual ? "by a user" : "automatic"),
-  each.seconds != null && h("span.tag", {}, duration(each.seconds))), each.reason && h("p", {}, each.reason), each.changes.length > 0 && h("p.muted", {}, each.changes.join("; ")),
-  each.phase === "Failed" && h("p.bad", {}, each.message))]
-const eventItem = each => [at(each.at), h("div", {}, h("p", {}, h(`strong${each.type === "Warning" ? ".warn" : ""}`, {}, each.reason), " ",
-  h("span.muted.small", {}, `${each.kind} ${each.name}${each.count > 1 ? ` ×${each.count}` : ""}`)), h("p", {}, each.message))]
-const decisionItem = each => [at(each.at), h("div", {}, h("p", {}, h("strong", {}, each.algorithm), " ", h("span.tag", {}, each.event), each.outcome && h("span.tag", {}, each.outcome)),
-  h("p", {}, each.reason), each.plan && h("p.muted.small", {}, `ScalePlan ${each.plan}`))]
+const at = time => h("time.num.muted", { title: time == null ? "" : `${age(Date.now() / 1000 - time)} ago, ${date(time)}` }, clock(time), h("span", {}, time == null ? "" : `${age(Date.now() / 1000 - time)} ago`))
+const KINDS = { All: () => true, Size: each => each.kind !== "event" || each.mark !== "life", Warnings: each => each.mark === "fault" }
+const entry = each => [at(each.at), h("div", { "data-mark": each.mark }, h("p", {}, h("strong", {}, each.title), " ", each.phase && badge(each.phase),
+  each.seconds != null && h("span.tag", {}, `${duration(each.seconds)}${each.kind === "world" ? " standstill" : ""}`), each.tags.map(tag => h("span.tag", {}, tag))),
+  each.text && h("p.muted", {}, each.text))]
 const pastItem = each => [at(each.ended), h("div", {}, h("p", {}, h("strong", {}, each.name), " ", badge(each.phase || "Unknown"), " ", each.reason && h("span.tag", {}, each.reason)),
   each.log && h("pre.log.short", { tabindex: "0" }, each.log))]
 
@@ -172,10 +157,10 @@ function podTable() {
 }
 
 function podRow(open) {
-  const name = h("th", { scope: "row" }), phase = h("span.badge"), why = h("span.why"), node = h("td.node-name"), step = h("td.num"), cpu = bar(), memory = bar(), restarts = h("td.num.right"), age = h("td.num.right.muted")
+  const name = h("th", { scope: "row" }), phase = h("span.badge"), why = h("span.why"), node = h("td.node-name"), step = h("td.num"), cpu = bar(), memory = bar(), restarts = h("td.num.right"), old = h("td.num.right.muted")
   let shown = null
   const button = h("button.small", { type: "button", onclick: () => open(shown) }, "Log")
-  const element = h("tr", {}, name, h("td", {}, phase, why), node, step, h("td", {}, cpu.element), h("td", {}, memory.element), restarts, age, h("td.right", {}, button))
+  const element = h("tr", {}, name, h("td", {}, phase, why), node, step, h("td", {}, cpu.element), h("td", {}, memory.element), restarts, old, h("td.right", {}, button))
   return { element, to(pod) {
     shown = pod
     say(name, pod.name); phased(phase, pod.phase)
@@ -185,7 +170,7 @@ function podRow(open) {
     say(step, pod.stepSeconds ? duration(pod.stepSeconds) : NONE)
     cpu.to(pod.cpuLimit ? pod.cpu / pod.cpuLimit : 0, pod.cpu != null ? number(pod.cpu) + (pod.cpuLimit ? ` / ${number(pod.cpuLimit)}` : "") : NONE)
     memory.to(pod.memoryLimit ? pod.memory / pod.memoryLimit : 0, bytes(pod.memory), [pod.peak && `at most ${bytes(pod.peak)}`, pod.memoryLimit && `limit ${bytes(pod.memoryLimit)}`].filter(Boolean).join(", ") || null)
-    say(restarts, Math.max(pod.restarts, pod.failures)); say(age, pod.began ? duration(Math.max(0, Date.now() / 1000 - pod.began)) : NONE)
+    say(restarts, Math.max(pod.restarts, pod.failures)); say(old, pod.began ? age(Date.now() / 1000 - pod.began) : NONE)
     set(button, { "aria-label": `Log of ${pod.name}` })
   } }
 }
@@ -193,7 +178,7 @@ function podRow(open) {
 // the last lines of a pod
 
 function logPane(route, ask) {
-  const choice = h("select", { "aria-label": "Pod", onchange: () => chosen(choice.value) }), text = h("pre.log", { tabindex: "0", "aria-label": "Last lines" }), note = h("p.muted.small")
+  const choice = h("select", { "aria-label": "Pod", onchange: () => chosen(choice.value) }), text = h("pre.log", { tabindex: "0", role: "region", "aria-label": "Last lines" }), note = h("p.muted.small")
   const element = h("section.card", {}, h("div.head", {}, h("h2", {}, "Last lines"), choice), text, note)
   let pod = "", timer = 0, picked = false, pods = []
   function chosen(name) { picked = true; change(name) }
@@ -206,7 +191,7 @@ function logPane(route, ask) {
       const { body } = await ask(`page/logs/${encodeURIComponent(route.namespace)}/${encodeURIComponent(pod)}`)
       if (asked !== pod) return
       const follows = text.scrollHeight - text.scrollTop - text.clientHeight < 24
-      say(text, body.text || "(nothing yet)"); say(note, "")
+      say(text, body.text || (body.note ? "" : "(nothing yet)")); say(note, body.note); show(text, !body.note)
       if (follows) text.scrollTop = text.scrollHeight
     } catch (error) { if (asked === pod) say(note, error.message) }
     timer = setTimeout(load, document.hidden ? 4 * LOG_EVERY : LOG_EVERY)

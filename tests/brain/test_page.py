@@ -58,7 +58,7 @@ async def test_a_job_that_is_gone_is_remembered(store: Store) -> None:
     found = await read(shown, "team", "digits")
     assert found["series"]["samples"] == [320.0] * 3
     assert found["pastPods"][0]["log"] == "last words"
-    assert found["decisions"][0]["reason"] == "the smallest size"
+    assert found["happened"][0]["text"] == "the smallest size"
     assert found["cost"].startswith("2 core-hours used of 4 asked for (50%)")
     assert (await read(shown, "team", "letters"))["missing"]
 

@@ -17,7 +17,8 @@ from elasticjob.kube.objects.views import EVENT, NODE, POD, Event, Node, Pod
 from elasticjob.page.seen import Cluster, Fleet, Master, One, Past, Standing
 from elasticjob.page.series import Point
 from elasticjob.page.status import Status, status_of
-from elasticjob.page.view import LONGEST, MOST_JOBS, MOST_PODS, SPARK, fleet, one
+from elasticjob.page.view import MOST_JOBS, MOST_PODS, SPARK, fleet, one
+from elasticjob.page.words import LONGEST
 from lab.build.jobs import LONG_AGO, NOW, at, job, plan, role
 from lab.build.objects import view
 
@@ -32,12 +33,15 @@ TRAINING: Final[Manifest] = {
     "progress": 0.3,
     "badputSeconds": {"init": 30, "hang": 10},
 }
+FAILED: Final = {"type": "Failed", "status": "True", "reason": "Broken", "message": "it broke"}
+SLOW: Final = {"time": at(NOW), "reason": "Straggler", "message": "worker-0 is slow"}
 SPECIFIED: Final = {"worker": role(2, minReplicas=1, maxReplicas=4)}
 
 
 def status(phase: str = "Running", training: Mapping[str, Any] | None = None, **more: Any) -> Manifest:
     return {
         "phase": phase,
+        "observedGeneration": 1,
         "startTime": at(LONG_AGO),
         "workers": "2/2",
         "replicaStatuses": {"worker": {"desired": 2, "active": 2}},
@@ -146,21 +150,54 @@ def test_a_job_in_the_list(given: Manifest, field: str, shown: object) -> None:
     assert row[field] == shown
 
 
-def test_jobs_that_go_on_come_first_and_then_the_newest() -> None:
+def test_jobs_in_trouble_come_first_then_those_that_go_on_and_then_the_newest() -> None:
     jobs = [
         job(
             metadata={"name": name, "creationTimestamp": at(NOW - timedelta(hours=hours))},
-            status=status(phase),
+            status=status(phase, conditions=[FAILED] if phase == "Failed" else []),
         )
-        for name, phase, hours in (("old", "Running", 9), ("done", "Succeeded", 1), ("new", "Pending", 2))
+        for name, phase, hours in (
+            *(
+                ("old", "Running", 9),
+                ("done", "Succeeded", 1),
+                ("new-10", "Pending", 2),
+                ("new-9", "Pending", 2),
+            ),
+            ("broken", "Failed", 8),
+        )
     ]
-    assert [row["name"] for row in fleet(Fleet(HERE, jobs), NOW)["jobs"]] == ["new", "old", "done"]
+    found = fleet(Fleet(HERE, jobs), NOW)
+    assert [row["name"] for row in found["jobs"]] == ["broken", "new-9", "new-10", "old", "done"]
+    first = found["jobs"][0]["trouble"]
+    assert (first["cause"], first["grade"], found["sums"]["trouble"]) == ("Broken", "wrong", 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        (status("Failed", conditions=[FAILED], completionTime=at(LONG_AGO)), "Broken"),
+        (status("Failed", conditions=[FAILED], completionTime=at(NOW - timedelta(days=2))), None),
+        (
+            status(
+                "Pending",
+                reason="Queued",
+                conditions=[{"type": "Running", "status": "False", "message": "it waits"}],
+            ),
+            None,
+        ),
+        (status(training={"goodput": 0.2}), None),
+        (status(training={"goodput": 0.2, "findings": [SLOW]}), "Straggler"),
+    ],
+)
+def test_what_waits_its_turn_and_what_is_long_over_is_no_trouble(given: Manifest, cause: str | None) -> None:
+    (row,) = fleet(Fleet(HERE, [job(SPECIFIED, status=given)]), NOW)["jobs"]
+    assert (row["trouble"] and row["trouble"]["cause"]) == cause
 
 
 def test_the_sums_of_jobs_count_those_that_go_on() -> None:
     jobs = [
         job(SPECIFIED, status=status(training={})),
-        job(SPECIFIED, status=status(training={"goodput": 0.7}, reason="Straggler")),
+        job(SPECIFIED, status=status(training={"goodput": 0.7, "findings": [SLOW]})),
         job(SPECIFIED, status=status("Succeeded", {})),
     ]
     found = fleet(Fleet(HERE, jobs), NOW)
@@ -229,7 +266,10 @@ def test_a_node_says_what_pods_of_jobs_request(given: Node, state: str, ready: b
 
 @pytest.mark.parametrize(
     ("standing", "shown"),
-    [(Standing(), None), (Standing("it does not answer", NOW), {"why": "it does not answer", "since": THEN})],
+    [
+        (Standing(), None),
+        (Standing("it does not answer", NOW), {"why": "it does not answer", "since": THEN, "act": ""}),
+    ],
 )
 def test_what_does_not_answer_is_said(standing: Standing, shown: object) -> None:
     found = fleet(Fleet(replace(HERE, api=standing)), NOW)["cluster"]
@@ -278,7 +318,7 @@ def test_a_master_that_is_away_leaves_what_it_said() -> None:
     assert found["master"] == {
         "expected": True,
         "heard": LONG_AGO.timestamp(),
-        "away": {"why": "connection refused", "since": THEN},
+        "away": {"why": "connection refused", "since": THEN, "act": ""},
     }
     assert found["samples"] == 320.0
 
@@ -290,8 +330,17 @@ def test_a_job_that_is_over_has_no_speed() -> None:
 
 
 def test_changes_of_the_world_have_reasons() -> None:
-    (change,) = one(seen(master=Master(told(), NOW)), NOW)["rounds"]
-    assert (change["workers"], change["reason"], change["standstill"]) == (3, "grew", 1.5)
+    def change(number: int, size: int, **more: Any) -> Manifest:
+        formed = at(NOW - timedelta(minutes=9 - number))
+        return {"round": number, "formed": formed, "nodes": size, "workers": size, **more}
+
+    rounds = [change(1, 3, reason="all"), change(2, 2, reason="gone", lost=["digits-w-1"])]
+    found = one(seen(master=Master(told(rounds=rounds, findings=[]), NOW)), NOW)
+    assert [(each["title"], each["text"], each["label"], each["mark"]) for each in found["happened"]] == [
+        ("2 workers on 2 nodes", "gone", "lost w-1", "fault"),
+        ("3 workers on 3 nodes", "all", "", "life"),
+    ]
+    assert [each["workers"] for each in found["rounds"]] == [3, 2]
 
 
 def test_plans_are_newest_first_with_their_reasons() -> None:
@@ -299,9 +348,12 @@ def test_plans_are_newest_first_with_their_reasons() -> None:
         plan("one", age=90, phase="Superseded"),
         plan("two", {"worker": 3}, memory={"worker": "4Gi"}, age=9, reason="more speed"),
     ]
-    found = one(seen(plans=plans), NOW)["plans"]
-    assert [(each["name"], each["phase"]) for each in found] == [("two", "Pending"), ("one", "Superseded")]
-    assert (found[0]["asks"], found[0]["reason"]) == ("worker ×3 memory 4Gi", "more speed")
+    found = one(seen(plans=plans), NOW)["happened"]
+    assert [(each["title"], each["phase"]) for each in found] == [
+        ("worker ×3 memory 4Gi", "Pending"),
+        ("one", "Superseded"),
+    ]
+    assert found[0]["text"] == "more speed"
 
 
 @pytest.mark.parametrize(
@@ -318,6 +370,8 @@ def test_plans_are_newest_first_with_their_reasons() -> None:
         (pod(**ended({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})), "reason",
          "OOMKilled: exit code 137"),
         (pod(**ended({"terminated": {"exitCode": 0, "reason": "Completed"}})), "reason", ""),
+        (pod(**ended({"terminated": {"exitCode": 1, "message": '{"message": "no label", "exitCode": 1}'}})),
+         "reason", "Error: exit code 1, no label"),
         (pod(**ended({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})), "reason",
          "ImagePullBackOff: no such image"),
         (pod(**ended({"waiting": {"reason": "ContainerCreating"}})), "reason", ""),
@@ -342,8 +396,12 @@ def test_pods_are_in_the_order_of_their_places_and_bounded() -> None:
 def test_events_and_findings_are_newest_first() -> None:
     events = [event("Started", 9), event("Killing", 1, type="Warning", count=3)]
     found = one(seen(events=events, master=Master(told(), NOW)), NOW)
-    assert [(each["reason"], each["count"]) for each in found["events"]] == [("Killing", 3), ("Started", 1)]
-    assert found["findings"][0]["message"] == "worker-0 is slow"
+    assert [(each["title"], each["mark"]) for each in found["happened"] if each["kind"] != "world"] == [
+        ("Killing", "fault"),
+        ("Straggler", "fault"),
+        ("Started", "life"),
+    ]
+    assert found["happened"][0]["tags"] == ["Pod digits-worker-0 ×3"]
 
 
 def test_what_brain_measured_comes_before_what_was_seen_live() -> None:
@@ -376,7 +434,7 @@ def test_a_job_that_is_deleted_is_what_brain_remembers() -> None:
     found = one(One(HERE, "ml", "digits", past=past), NOW)
     assert (found["deleted"], found["phase"], found["cost"]) == (True, "Succeeded", "2 core-hours")
     assert found["pastPods"][0]["log"] == "last words"
-    assert found["decisions"][0]["reason"] == "small"
+    assert [(each["kind"], each["text"]) for each in found["happened"]] == [("decision", "small")]
 
 
 def test_a_job_that_nobody_knows_is_missing() -> None:

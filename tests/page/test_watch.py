@@ -76,8 +76,8 @@ async def test_jobs_come_and_go(served: Served, client: Client, namespace: str) 
         about = {"kind": "ElasticJob", "name": "digits", "namespace": namespace}
         told = {"involvedObject": about, "reason": "Hello", "message": "<b>"}
         await client.create(EVENT.untyped(), {"metadata": {"generateName": "e"}, **told}, namespace)
-        found = await sees(watch, lambda found: found["events"], "the event is shown", namespace)
-        assert (found["uid"], found["events"][0]["message"]) == (made["metadata"]["uid"], "<b>")
+        found = await sees(watch, lambda found: found["happened"], "the event is shown", namespace)
+        assert (found["uid"], found["happened"][0]["text"]) == (made["metadata"]["uid"], "<b>")
         await client.delete(ELASTICJOB, "digits", namespace)
         await sees(watch, lambda found: names(found) == [], "the job is gone")
         await sees(watch, lambda found: found.get("missing"), "the page says that it is gone", namespace)
@@ -155,14 +155,17 @@ async def test_the_log_of_a_pod_with_a_sidecar_is_that_of_its_main_container() -
 
     owner = {"apiVersion": "v1", "kind": "ElasticJob", "name": "digits", "uid": "j", "controller": True}
     about = {"name": "w-0", "labels": {"elasticjob.dlrover/name": "digits"}, "ownerReferences": [owner]}
-    pod = POD.convert({"metadata": about, "spec": {"containers": [{"name": "proxy"}, {"name": "main"}]}})
+    spec = {"containers": [{"name": "proxy"}, {"name": "main"}]}
+    pod = POD.convert({"metadata": about, "spec": {"nodeName": "m1", **spec}})
+    waiting = POD.convert({"metadata": {**about, "name": "w-1"}, "spec": spec})
     kubelet: Any = Kubelet()
-    caches: Any = SimpleNamespace(pods={Key("", "w-0"): pod})
+    caches: Any = SimpleNamespace(pods={Key("", "w-0"): pod, Key("", "w-1"): waiting})
     session: Any = None
     passes = Passes("page", SystemClock(), Metrics())
     watch = Watch(kubelet, caches, Masters(kubelet, session), SystemClock(), passes=passes)
     for container in ("", "proxy"):
-        assert json.loads(await watch.log("", "w-0", container)) == {"text": "a line"}
+        assert json.loads(await watch.log("", "w-0", container)) == {"text": "a line", "note": ""}
+    assert "w-1 has no machine yet" in json.loads(await watch.log("", "w-1"))["note"]  # and nobody is asked
     assert asked == ["main", "proxy"]
 
 
@@ -171,7 +174,7 @@ async def test_a_cluster_without_the_kind_says_what_to_install(tmp_path: Path, s
         pytest.skip("its tests share the kinds")
     async with page(served.config()) as watch:
         found = await sees(watch, lambda found: found["cluster"]["api"], "what is missing is said")
-        assert "install the operator" in found["cluster"]["api"]["why"]
+        assert "install the operator" in found["cluster"]["api"]["act"]
         assert not found["cluster"]["ready"]
 
 
