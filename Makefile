@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue queues chaos-training life drains soak clean
+.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue queues chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,8 +32,15 @@ demo: $(VENV)/.ready-demo ## a whole job on this machine: apply, train, kill, sc
 test: $(DEV) ## all tests but stories, and one story of a whole job (about 3 minutes; kubectl is used where it is on PATH)
 	$(PYTEST) $(IN_PARALLEL) -m "not story" --budget 360:200
 
-stories: $(STORIES) di-engine ## whole programs and jobs together: demo, walkthrough, kills, soak, Brain, torchrun, other libraries (5 minutes)
+stories: $(STORIES) di-engine $(VENV)/axe.min.js ## whole programs and jobs together: demo, walkthrough, kills, soak, Brain, torchrun, other libraries (5 minutes)
 	$(PYTEST) $(IN_PARALLEL) -m story --budget 500:300
+
+$(VENV)/axe.min.js: $(DEV) # finds faults of accessibility, for the story of the pages
+	cd $(VENV) && npm pack --silent axe-core@4.10.3 >/dev/null && tar xOzf axe-core-4.10.3.tgz package/axe.min.js >axe.new
+	echo "880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb  $(VENV)/axe.new" | sha256sum --check --quiet && mv $(VENV)/axe.new $@
+
+pictures: $(DEV) # pictures of the dashboard and of a report, in four widths, light and dark, in pictures/ (two minutes)
+	$(TIMED) $(BIN)/python -m tests.page.pictures pictures $(FLAGS)
 
 di-engine: $(DEV) # the stock DI-engine, for the stories of DIJobs
 	@hack/di-engine "$(VENV)"
@@ -169,4 +176,4 @@ fuzz: $(DEV) # 100,000 random requests to each port of ours, about a quarter of 
 	$(TIMED) $(BIN)/python -m lab chaos --jobs neighbour --minutes $(or $(MINUTES),2)
 
 clean: # remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site report.html
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site pictures report.html

@@ -77,6 +77,13 @@ class Tab:
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 
+    async def press(self, key: str) -> None:
+        """Press and let go of a key, by its name: Tab, Enter, Escape."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}[key]
+        told = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **told)
+        await self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+
     async def shows(self, *wanted: str, of: str = "innerText") -> None:
         """Wait until all of these are in the page's text, or in its `innerHTML`."""
 
