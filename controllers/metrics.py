@@ -16,15 +16,24 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobStatus, Phase
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase, ScalePlan
 from elasticjob.controllers.parts.frameworks import label_of
-from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED
+from elasticjob.controllers.passes.conclusions import COMPLETE, FAILED, SUSPENDED
 from elasticjob.kube.objects.conditions import is_true
 from elasticjob.kube.objects.kinds import Key
 
 LABELS: Final = ("job_namespace", "framework")
 JOB: Final = ("job_namespace", "job_name")
 ENDS: Final = tuple(phase for phase in PlanPhase if phase.is_terminal)
-BESIDE: Final = ("Training", "Gang")
-"""Conditions whose transitions are no change of the phase."""
+CLOCKS: Final[Mapping[Phase, tuple[str, ...]]] = {
+    Phase.SUCCEEDED: (COMPLETE,),
+    Phase.FAILED: (FAILED,),
+    Phase.SUSPENDED: (SUSPENDED,),
+    Phase.RESTARTING: ("Restarting",),
+    Phase.SCALING: ("Scaling",),
+    Phase.RUNNING: (SUSPENDED, "Running", "Restarting", "Scaling"),
+}
+"""The conditions with whose last transition a phase begins."""
+NO_NODE: Final = (SUSPENDED, "Running")
+"""The same of a job that should run and of which no node does: neither plans nor new pods end its wait."""
 WAITS: Final = (1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 """Seconds: pods whose image is on the machine begin within some, those that wait for GPUs within hours."""
 
@@ -188,5 +197,8 @@ class Counters:
 
 def _since(job: ElasticJob, status: ElasticJobStatus) -> datetime | None:
     """Return when the phase of a status began: with the last transition of the conditions that tell it."""
-    changed = (each.last_transition_time for each in status.conditions if each.type not in BESIDE)
+    clock = CLOCKS.get(status.phase, NO_NODE) if status.phase else NO_NODE
+    if status.phase is Phase.RESTARTING and not is_true(status.conditions, "Running"):
+        clock = NO_NODE
+    changed = (each.last_transition_time for each in status.conditions if each.type in clock)
     return max(filter(None, changed), default=job.metadata.creation_timestamp)

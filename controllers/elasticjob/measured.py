@@ -11,11 +11,14 @@ from elasticjob.controllers.passes.conclusions import is_over
 
 
 def master_ready(seen: Seen) -> bool | None:
-    """Return whether the job's master is ready; None for a job without one, or that is not meant to run."""
-    job = seen.job
+    """Return whether the job's master is ready; None for a job without one, or that is not meant to run, or
+    of which no pod runs: it waits for machines or images, as its phase says."""
+    job, latest = seen.job, seen.master.latest
     if not job.spec.needs_master or job.spec.suspend or seen.resource is None or is_over(job):
         return None
-    return seen.master.latest is not None and seen.master.latest.ready
+    if not any(life.running and not life.lost for life in (*seen.lives, *seen.masters)):
+        return None
+    return latest is not None and latest.ready
 
 
 def starvation(seen: Seen) -> Mapping[str, datetime]:

@@ -427,6 +427,11 @@ async def lose(world: Place, machine: str, seconds: float) -> None:
     world.at(seconds, world.find, machine)
 
 
+async def stall(world: World, job: str, seconds: float) -> None:
+    """The workers of a job make no step for so long: they compile, or hang where no master sees it."""
+    world.stalls[job] = world.time + seconds
+
+
 async def cordon(world: Place, machine: str, on: str) -> None:
     world.cordon(machine, on == "yes")
 
@@ -551,5 +556,6 @@ ACTS: Final = (
         ),
         come,
     ),
+    Act("stall", 0, _of_a_job(lambda c: {"seconds": 60}), stall),
     Act("go", 2, _in_queue(lambda c: {"name": c.choice("fgh")}), go),
 )

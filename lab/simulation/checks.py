@@ -46,13 +46,19 @@ WORDS: Final[Mapping[str, Collection[Value]]] = {
 OF_A_ROW: Final[Mapping[tuple[str, str], Collection[Value]]] = {
     **{(row, "kind"): KINDS for row in ("stale", "drop", "double", "late", "relist")},
     ("take-away", "kind"): OWNED,
+    ("deny", "kind"): (*KINDS, "configmaps"),
     ("squat", "kind"): ("pods", "services"),
     ("remove", "kind"): ("training", "dijob"),
     ("enqueue", "kind"): ("job", "training", "dijob"),
     ("refuse", "code"): ERRORS,
 }
-LOWEST: Final = {"priority": -1000, "step": -86_400}
-LARGEST: Final = {"priority": 1000, "step": 86_400, "workers": 50, "versions": 50, "back": 60, "write": 1000}
+DAY: Final = 86_400
+LOWEST: Final = {"priority": -1000, "step": -DAY}
+LARGEST: Final = {
+    **dict.fromkeys(("step", "back", "seconds"), DAY),
+    **dict.fromkeys(("priority", "write"), 1000),
+    **dict.fromkeys(("workers", "versions"), 50),
+}
 MOST: Final = 3600
 """Of other numbers, which are counts or seconds."""
 

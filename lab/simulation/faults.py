@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from elasticjob.kube.errors import ApiError, Conflict, ServerError, TooManyRequests, Unreachable
-from lab.simulation.connection import BRAIN, MASTERS, OPERATOR, Connection, Strike
+from elasticjob.kube.objects.kinds import Kind
+from lab.simulation.connection import BRAIN, MASTERS, OPERATOR, READS, Connection, Strike
 from lab.simulation.history import Value
 
 if TYPE_CHECKING:
@@ -178,6 +179,20 @@ def away(world: World, seconds: float) -> None:
     world.lasts("away", seconds, back)
 
 
+def deny(world: World, kind: str, seconds: float) -> None:
+    """The API server fails each write of a kind, by its plural."""
+    usual = world.server.fault
+
+    def fault(verb: str, of: Kind[Any], name: str) -> Exception | None:
+        return ERRORS[500]() if of.plural == kind and verb not in READS else usual(verb, of, name)
+
+    def again() -> None:
+        world.server.fault = usual
+
+    world.server.fault = fault
+    world.lasts("deny", seconds, again)
+
+
 def collector(world: World, after: float, seconds: float) -> None:
     """The garbage collector is behind: what has lost its owner stays so long."""
     world.collects_after = after
@@ -253,6 +268,7 @@ FAULTS: Final = (
     Fault("late", 2, lambda c: {"kind": c.choice(KINDS), "seconds": c.choice((0.5, 4, 12))}, late),
     Fault("relist", 1, lambda c: {"kind": c.choice(KINDS)}, relist),
     Fault("away", 1, lambda c: {"seconds": c.choice((0.1, 1, 10))}, away),
+    Fault("deny", 0, lambda c: {"kind": "pods", "seconds": 10}, deny),
     Fault("collector", 1, lambda c: {"after": c.choice((2, 8)), "seconds": 20}, collector),
     Fault("clock", 1, lambda c: {"step": c.choice((-30, 30, 3600))}, clock),
 )

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 Value = str | int | float
 MOST_LINES: Final = 60
-MOST_SECONDS: Final = 7200.0
+MOST_SECONDS: Final = 86_400.0
 
 
 class Misspelt(ValueError):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 import msgspec
+from prometheus_client.core import Metric
 
 from elasticjob.api.rpc.message import Request
 from elasticjob.api.rpc.nodes import Watch
@@ -15,8 +16,10 @@ from elasticjob.kube.clock import Clock
 from elasticjob.master.cluster.settings import Settings
 from elasticjob.master.durable.store import Store
 from elasticjob.master.main import exit_code, last_words, live, with_client
+from elasticjob.master.progress import goodput
 from elasticjob.master.serving.core import Core
 from elasticjob.master.serving.http import Watching
+from elasticjob.master.serving.pages import JobCollector, Trouble
 from elasticjob.master.serving.polls import Poll
 from elasticjob.master.state.job import Job
 from lab.virtual.server import Verbs
@@ -34,6 +37,11 @@ class _Heard(Core):
     def __init__(self, job: Job, store: Store, clock: Clock, changed: Change) -> None:
         super().__init__(job, store, clock=clock)
         self._heard = changed
+
+    def told(self) -> Iterable[Metric]:
+        """Yield what its page of metrics shows."""
+        trouble = Trouble(self._saving.seconds_without_save(), self.failed_passes())
+        return JobCollector(goodput.close(self.job, self.now()), trouble).collect()
 
     def become(self, job: Job) -> None:
         before = self.job
@@ -61,7 +69,7 @@ class Master:
         self._waiting: dict[asyncio.Future[Any], tuple[object, Poll]] = {}
         self._task: asyncio.Task[None] | None = None
         self._listens = False
-        self.core: Core | None = None
+        self.core: _Heard | None = None
         """What it does and knows, or did at its end; None before it has read its job."""
 
     def start(self) -> None:
@@ -81,6 +89,10 @@ class Master:
             self.core.retired = True
         self._task.cancel()
         self._close(silently=silently)
+
+    def scraped(self) -> Iterable[Metric] | None:
+        """Return what Prometheus reads; None where nothing listens."""
+        return self.core.told() if self.core and self._listens else None
 
     async def ask(self, line: object, request: Request[Any]) -> Any:
         """Return the response to a request over a connection. Raises ConnectionError, or what it answers."""
@@ -130,7 +142,7 @@ class Master:
             self._close()
         self._ended(exit_code(job), msgspec.json.encode(last_words(job)).decode())
 
-    def _serve(self, job: Job, store: Store) -> Core:
+    def _serve(self, job: Job, store: Store) -> _Heard:
         self.core = core = _Heard(job, store, self._clock, self._changed)
         self._watching = Watching(core.doubt)
         self._listens = True

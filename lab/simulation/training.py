@@ -35,9 +35,16 @@ class Training:
     The script is elastic, or `plain`: then a worker is started into its world, and ends with it.
     """
 
-    def __init__(self, steps: int, breaks: Callable[[str], object], *, plain: bool = False) -> None:
-        """`breaks` hears what no worlds of one job may do."""
-        self.steps, self.step, self.plain = steps, 0, plain
+    def __init__(
+        self,
+        steps: int,
+        breaks: Callable[[str], object],
+        *,
+        plain: bool = False,
+        stands: Callable[[], float] = float,
+    ) -> None:
+        """`breaks` hears what no worlds of one job may do; `stands` says for how long no step is made yet."""
+        self.steps, self.step, self.stands, self.plain = steps, 0, stands, plain
         self._breaks = breaks
         self._last: list[Worker] = []
         self._there: dict[int, list[Worker]] = {}
@@ -144,7 +151,7 @@ class Worker:
         self._say(Ready(port=PORT))
 
     def _make_a_step(self) -> None:
-        self._next(STEP, lambda: self._training.arrive(self))
+        self._next(STEP + self._training.stands(), lambda: self._training.arrive(self))
 
     def _say(self, message: FromWorker) -> None:
         self._emit(Message(self._slot, message))

@@ -15,11 +15,14 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
+from prometheus_client import CollectorRegistry
+
 from elasticjob.api.resources import Amount
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.controllers.parts.names import MASTER
 from elasticjob.kube.errors import KubeError
+from elasticjob.kube.metrics import Metrics
 from elasticjob.kube.objects.kinds import Kind, Manifest
 from elasticjob.kube.objects.views import NODE, POD
 from elasticjob.master.state.job import Job
@@ -48,7 +51,7 @@ from lab.virtual import cluster, pods
 from lab.virtual.admission import Admission
 from lab.virtual.cluster import TEAM
 from lab.virtual.loop import LoopClock
-from lab.virtual.operator import Operator
+from lab.virtual.operator import UNREAD, Operator
 from lab.virtual.server import Instant, Verbs
 
 SECONDS: Final = "SECONDS"
@@ -116,6 +119,8 @@ class World(cluster.World):
     """When one of our programs wrote, or something changed that is no status."""
     standing: frozenset[str] = frozenset()
     """The resources of which objects are there from the beginning."""
+    measured: bool = False
+    """Whether the operator counts; else its metrics are silent, which is faster."""
     closed: bool = False
     """Whether all programs have ended."""
     sent: float = 0.0
@@ -145,6 +150,8 @@ class World(cluster.World):
     """By resource, the truths that look at changes of it."""
     _process: Process | None = None
     _others: list[Process] = field(default_factory=list)
+    stalls: dict[str, float] = field(default_factory=dict)
+    """By the job: until when its workers make no step."""
     _numbers: Counter[str] = field(default_factory=Counter)
     _connections: dict[str, Connection] = field(default_factory=dict)
 
@@ -187,7 +194,8 @@ class World(cluster.World):
         connection = Connection(self.server, OPERATOR, self, self.history.seed + self._numbers["starts"])
         self._numbers["starts"] += 1
         chance = self.drawn(OPERATOR, self._numbers["starts"])
-        self.operator = Operator(connection, chance, self.has_workloads, self.clock, behind, seconds)
+        metrics = Metrics(CollectorRegistry()) if self.measured else UNREAD
+        self.operator = Operator(connection, chance, self.has_workloads, self.clock, behind, seconds, metrics)
         self._process = Process(self.operator, connection)
 
     def crash(self, back: float = 1.0, behind: int = 0) -> None:
@@ -366,10 +374,15 @@ class World(cluster.World):
         """Return the training of a job, with as many steps as its newest worker makes."""
         about = (self.there(ELASTICJOB, job) or {}).get("metadata", {})
         plain = about.get("annotations", {}).get(TRAINS) == PLAIN
-        made = Training(0, lambda why: self.breaks(f"training: {why}"), plain=plain)
+        breaks, stands = lambda why: self.breaks(f"training: {why}"), partial(self._stands, job)
+        made = Training(0, breaks, plain=plain, stands=stands)
         found = self.trainings.setdefault(about.get("uid", ""), made)
         found.steps = steps
         return found
+
+    def _stands(self, job: str) -> float:
+        """The seconds in which a job makes no step yet."""
+        return max(0.0, self.stalls.get(job, 0.0) - self.time)
 
     def _trains(self, job: str) -> bool:
         """Whether masters and agents of a job are programs; else their pods only run."""

@@ -24,6 +24,7 @@ from elasticjob.controllers.elasticjob.master import Provision
 from elasticjob.controllers.kueue.queues import Queues
 from elasticjob.controllers.kueue.workload import CLUSTER_QUEUE, COHORT, FLAVOR, LOCAL_QUEUE, WORKLOAD
 from elasticjob.controllers.main import controllers
+from elasticjob.controllers.metrics import Counters
 from elasticjob.controllers.passes.apply import Applier
 from elasticjob.controllers.passes.observe import Caches
 from elasticjob.kube.cache.cache import Cache
@@ -135,9 +136,10 @@ class Program:
         clock: Clock | None = None,
         behind: int = 0,
         seconds: float = 0.0,
+        metrics: Any = UNREAD,
     ) -> None:
         """Its first lists lack the last changes of each kind, `behind` at most: they come `seconds` later."""
-        self._server, self._chance = client.server, chance
+        self._server, self._chance, self.metrics = client.server, chance, metrics
         self._behind, self._seconds = behind, seconds
         self.client, self.clock = cast(Client, client), clock or client.server.clock
         self.passes = 0
@@ -165,7 +167,7 @@ class Program:
     def _runner(self, each: Controller) -> Runner:
         counted = replace(each, reconcile=self._counted(each.reconcile))
         draw = self._chance.random
-        return Runner(counted, self.caches, clock=self.clock, metrics=UNREAD, chance=draw)
+        return Runner(counted, self.caches, clock=self.clock, metrics=self.metrics, chance=draw)
 
     def _heard(self, resource: str, old: Manifest | None, new: Manifest | None) -> None:
         if watch := self.watches.get(resource):
@@ -217,8 +219,12 @@ class Operator(Program):
         clock: Clock | None = None,
         behind: int = 0,
         seconds: float = 0.0,
+        metrics: Any = UNREAD,
     ) -> None:
-        super().__init__(client, chance, (*KINDS, DIJOB, TRAININGJOB, *KUEUES), clock, behind, seconds)
+        super().__init__(
+            client, chance, (*KINDS, DIJOB, TRAININGJOB, *KUEUES), clock, behind, seconds, metrics
+        )
+        self.counters: Any = UNREAD if metrics is UNREAD else Counters(metrics.registry)
         caches = Caches(*(self.caches[kind.resource] for kind in KINDS))
         workloads, locals_, clusters, flavors, cohorts = (self.caches[kind.resource] for kind in KUEUES)
         self.begin(
@@ -229,7 +235,7 @@ class Operator(Program):
                 self.caches[TRAININGJOB.resource],
                 Queues(workloads, locals_, clusters, flavors, cohorts, stays=has_workloads),
                 lambda manager: Applier(self.client, cast(Recorder, Nobody()), manager, caches),
-                UNREAD,
+                self.counters,
                 self.clock.now,
                 provision=Provision("image", requests={"cpu": "1"}),
                 token=str,
