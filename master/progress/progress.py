@@ -35,7 +35,7 @@ def record(job: Job, progress: Progress, now: datetime) -> Job:
         job = charge(job, _redone(training, progress) * world.size, Cause.RECOMPUTE)
         training = _resume(training, world.round, progress, now)
         if not training.stored and (read := _read(job, progress)):
-            training = training.but(stored=read, stored_at=now)
+            training = training.but(stored=read)  # of newer ones a script that saves by itself tells nothing
     elif training.progress and progress.step <= training.progress.step:
         training = _merge(_prefer_measurement(training, progress), progress)
     else:
@@ -96,7 +96,7 @@ def note_stored_step(training: Training, told: Kept, now: datetime) -> Training:
     """Note when the newest checkpoint reached storage; before the first, when nodes told of some."""
     if training.stored_at is not None and told.stored <= training.stored:
         return training
-    return training.but(stored=told.stored, stored_at=now)
+    return training.but(stored=max(training.stored, told.stored), stored_at=now)
 
 
 def checkpoints_of(job: Job) -> Kept:
