@@ -95,6 +95,8 @@ class Counters:
         self._master = of_job(
             "master_ready", "Whether the master of a job that is meant to run is ready, 1 or 0."
         )
+        self._left = of_job("restarts_left", "Failures of pods that the node with the most may still have.")
+        self._allowed = of_job("restarts_allowed", "How often that node may be replaced after a failure.")
         self._ceiling = of_job(
             "memory_ceiling_timestamp_seconds",
             "When a node was out of memory last that could get no more.",
@@ -138,15 +140,23 @@ class Counters:
                 counter.labels(*labels).inc()
         self._restarted.labels(*labels).inc(max(0, (new.restarts or 0) - (job.status.restarts or 0)))
 
-    def note_look(self, key: Key, master: bool | None, spent: Mapping[str, datetime]) -> None:
-        """Show whether the job's master is ready (None: it needs none now), and when nodes of which roles had
-        the most memory that they may get, and lacked more."""
+    def note_look(
+        self,
+        key: Key,
+        master: bool | None,
+        spent: Mapping[str, datetime],
+        restarts: tuple[int, int] | None = None,
+    ) -> None:
+        """Show whether the job's master is ready (None: it needs none now), when nodes of which roles had the
+        most memory that they may get, and lacked more, and the restarts that are left of those allowed."""
         if (known := self._known.get(key)) is None:
             return
-        if master is None:
-            self._master.remove(*key)
-        else:
-            self._master.labels(*key).set(master)
+        left, allowed = restarts or (None, None)
+        for gauge, value in ((self._master, master), (self._left, left), (self._allowed, allowed)):
+            if value is None:
+                gauge.remove(*key)
+            else:
+                gauge.labels(*key).set(value)
         for role, at in spent.items():
             known.roles[role] = max(at, known.roles.get(role, at))
             self._ceiling.labels(*key, role).set(known.roles[role].timestamp())
@@ -170,7 +180,8 @@ class Counters:
             return
         self._deleted.labels(known.namespace, known.framework).inc()
         self._jobs.show(key, None)
-        self._master.remove(*key)
+        for gauge in (self._master, self._left, self._allowed):
+            gauge.remove(*key)
         if known.phase is not None:
             self._phase.remove(*key, known.phase.value)
         for role in known.roles:

@@ -14,7 +14,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.controllers.elasticjob.decide import BEGINNINGS, deadline_in, decide
 from elasticjob.controllers.elasticjob.gang import looks_for_an_api
 from elasticjob.controllers.elasticjob.master import Provision
-from elasticjob.controllers.elasticjob.measured import master_ready, starvation
+from elasticjob.controllers.elasticjob.measured import master_ready, restarts, starvation
 from elasticjob.controllers.elasticjob.obstacles import REFUSALS, needs, obstacles
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.elasticjob.status import describe
@@ -102,7 +102,7 @@ class JobReconciler:
             raise
         if plan.reason in HANDS_OFF:
             return Result.again(plan.again_by(await self.orphans.collect(key)).again_in)
-        self.counters.note_look(key, master_ready(seen), starvation(seen))
+        self.counters.note_look(key, master_ready(seen), starvation(seen), restarts(seen))
         left = await self.orphans.collect(key, ELASTICJOB, plan.obstacle)
         if plan.reason in BEGINNINGS and self.news.leave(key):  # the pass that sees these writes reports them
             return Result.again(plan.again_by(left).again_by(SOON).again_in)

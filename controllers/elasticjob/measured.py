@@ -21,6 +21,15 @@ def master_ready(seen: Seen) -> bool | None:
     return latest is not None and latest.ready
 
 
+def restarts(seen: Seen) -> tuple[int, int] | None:
+    """Return the restarts that the node with the fewest has left, and its budget; None: none should run."""
+    if seen.job.spec.suspend or is_over(seen.job):
+        return None
+    nodes = ((node, seen.policy(node.role)) for node in seen.target_nodes)
+    left = ((max(0, policy.budget - node.charges(policy)), policy.budget) for node, policy in nodes)
+    return min(left, default=None)
+
+
 def starvation(seen: Seen) -> Mapping[str, datetime]:
     """Return when nodes of which roles were killed last for lack of memory that may get no more."""
     if seen.resource is None:

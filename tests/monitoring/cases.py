@@ -103,7 +103,12 @@ CASES: Final = (
         resolved=23,
         labels={"namespace": "lab", "job": "digits", "phase": "Pending"},
         says=f"{DIGITS} has been Pending for 18m 0s.",
-        silent={job(PHASE, phase="Running"): "0x60", job(PHASE, phase="Suspended"): "0x60"},
+        silent={
+            job(PHASE, phase="Restarting"): "0x60",
+            WORLD: "3x60",  # it trains with the nodes that it has
+            job(PHASE, phase="Running", job="other"): "0x60",
+            job(PHASE, phase="Suspended", job="third"): "0x60",
+        },
     ),
     Case(
         "ElasticJobFailed",
@@ -129,8 +134,10 @@ CASES: Final = (
     Case(
         "ElasticJobRestartsBurn",
         {
-            master("elasticjob_restarts_left"): "3x5 1x10 3x20",
+            master("elasticjob_restarts_left"): "3x40",
             master("elasticjob_restarts_allowed"): "3x40",
+            job("elasticjob_job_restarts_left"): "3x5 1x10 3x20",  # of pods
+            job("elasticjob_job_restarts_allowed"): "3x40",
         },
         fires=10,
         resolved=20,
@@ -188,7 +195,7 @@ CASES: Final = (
         resolved=20,
         says=f"The master of {DIGITS} is not ready, or Prometheus cannot read its metrics. "
         "Without it the job replaces no lost node.",
-        silent={job("elasticjob_job_master_ready"): "1x40", master("up"): "1x5 0x3 1x40"},
+        silent={job(PHASE, phase="Pending"): "0x60", master("up"): "_x2 0x60"},  # its image is pulled
     ),
     Case(
         "ElasticJobHangs",
@@ -249,7 +256,11 @@ CASES: Final = (
         fires=60,
         resolved=75,
         says=f"{DIGITS} has lost 75% of its workers' time within the last hour.",
-        silent={LOST: "0+60x20 1200+5x90", PRODUCTIVE: "0x20 0+55x90"},  # a slow start
+        silent={
+            LOST: "0+60x20 1200+5x90",  # a slow start
+            PRODUCTIVE: "0x20 0+55x90",
+            master("elasticjob_badput_seconds_total", cause="schedule"): "0+180x110",  # and missing machines
+        },
     ),
     Case(
         "ElasticJobGoodputBurnsSlowly",

@@ -129,11 +129,12 @@ async def test_programs_have_the_metrics_that_the_page_lists(tmp_path: Path) -> 
 def test_series_of_a_job_end_with_it() -> None:
     registry = CollectorRegistry()
     counters = Counters(registry)
+    since = [transition("Running", 5), transition("Restarting", 5)]
     for phase in ("Pending", "Running", "Restarting"):
-        counters.note_phase(job(status={"phase": phase, "conditions": [transition("Running", 5)]}), NOW)
+        counters.note_phase(job(status={"phase": phase, "conditions": since}), NOW)
         assert [labels["phase"] for labels in of_jobs(registry)] == [phase]
     key = job().key
-    counters.note_look(key, True, {"worker": NOW})
+    counters.note_look(key, True, {"worker": NOW}, (2, 3))
     counters.note_plans(key, [plan("more", phase="Scaling")])
     counters.note_plans(key, [plan("more", phase="Failed")])
     assert len(of_jobs(registry)) > 3
@@ -151,6 +152,26 @@ def test_the_time_of_a_phase_survives_the_operator() -> None:
     labels = {"job_namespace": "ml", "job_name": "digits", "phase": "Running"}
     began = registry.get_sample_value("elasticjob_job_phase_timestamp_seconds", labels)
     assert began == (NOW + timedelta(seconds=60)).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("phase", "runs", "since"),
+    [
+        ("Pending", "False", 60),  # plans that come and go are no news of nodes
+        ("Restarting", "False", 60),
+        ("Restarting", "True", 90),
+        ("Scaling", "True", 120),
+        ("Running", "True", 120),
+    ],
+)
+def test_a_job_waits_since_its_last_node_ran(phase: str, runs: str, since: int) -> None:
+    registry = CollectorRegistry()
+    running = {**transition("Running", 60), "status": runs}
+    conditions = [transition("Created", 0), running, transition("Restarting", 90), transition("Scaling", 120)]
+    Counters(registry).note_phase(job(status={"phase": phase, "conditions": conditions}), NOW)
+    labels = {"job_namespace": "ml", "job_name": "digits", "phase": phase}
+    began = registry.get_sample_value("elasticjob_job_phase_timestamp_seconds", labels)
+    assert began == (NOW + timedelta(seconds=since)).timestamp()
 
 
 def test_plans_are_counted_once_and_by_outcome() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elasticjob.api.resources import Bytes
-from elasticjob.controllers.elasticjob.measured import master_ready, starvation
+from elasticjob.controllers.elasticjob.measured import master_ready, restarts, starvation
 from elasticjob.controllers.elasticjob.seen import Seen
 from elasticjob.controllers.nodes.machines import Largest
 from lab.build.jobs import LONG_AGO, ended, job, life, master, oom, over, pending, resource
@@ -22,10 +22,12 @@ LATER = LONG_AGO + timedelta(minutes=5)
     ("seen", "ready"),
     [
         (Seen(job(), **RUNS), True),
-        (Seen(job(), resource(), (pending(role="master"),)), False),
+        (Seen(job(), resource(), (pending(role="master"),)), None),  # the job is Pending
+        (Seen(job(), resource(), (pending(role="master"),), (life(0),)), False),
         (Seen(job(), resource(), (ended(role="master"), master(1))), True),
-        (Seen(job(), resource(), (master(), ended(0, 1, role="master"))), False),
-        (Seen(job(), resource()), False),
+        (Seen(job(), resource(), (ended(0, 1, role="master"),), (life(0),)), False),
+        (Seen(job(), resource(), lives=(life(0),)), False),
+        (Seen(job(), resource()), None),
         (Seen(job()), None),  # it has not begun
         (Seen(job(suspend=True), **RUNS), None),
         (Seen(job(status=over()), **RUNS), None),
@@ -34,6 +36,19 @@ LATER = LONG_AGO + timedelta(minutes=5)
 )
 def test_a_master_is_ready_or_not_where_one_is_meant_to_run(seen: Seen, ready: bool | None) -> None:
     assert master_ready(seen) is ready
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        (Seen(job(), resource(), lives=(life(0), life(1))), (3, 3)),
+        (Seen(job(), resource(), lives=(ended(0), life(0, 1, restarts_before=1), life(1))), (2, 3)),
+        (Seen(job(suspend=True), resource(), lives=(ended(0),)), None),
+        (Seen(job(status=over()), resource(), lives=(ended(0),)), None),
+    ],
+)
+def test_restarts_are_left_to_nodes_that_should_run(seen: Seen, left: tuple[int, int] | None) -> None:
+    assert restarts(seen) == left
 
 
 @pytest.mark.parametrize(
