@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared chaos chaos-queue queues chaos-training life drains soak clean
+.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared alerts chaos chaos-queue queues chaos-training life drains soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -154,6 +154,8 @@ judges: $(DEV) # 200 histories of the virtual world played on devcluster, and 30
 troubles: $(DEV) # jobs and clusters broken in 48 ways on a real control plane: doctor names the cause, its next step mends it (15 minutes; FLAGS="--only claim --on devcluster", FLAGS=--record)
 	@hack/kube-binaries control-plane kwok kubectl kueue
 	$(TIMED) $(BIN)/python -m lab.diagnoses $(FLAGS)
+alerts: $(DEV) # a day of ordinary life and broken ones, played in virtual time: no alert is false, none is late (six minutes; FLAGS="ElasticJobHangs")
+	$(TIMED) $(BIN)/python -m tests.monitoring.lives $(FLAGS)
 
 queues: $(DEV) # a thousand stories of jobs in queues, in virtual time (a quarter of an hour; FLAGS="--seed 7 --count 100")
 	$(TIMED) $(BIN)/python -m lab queues $(FLAGS)
