@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.monitoring.lives import BROKEN, ORDINARY, Broken, fired
-from tests.monitoring.test_rules import needs_promtool
+from tests.monitoring.lives import BROKEN, BY_HAND, ORDINARY, Broken, fired
+from tests.monitoring.test_rules import ALERTS, needs_promtool
 
 QUICK = [each for each in BROKEN if each.alert in ("ElasticJobPending", "ElasticJobMasterUnreachable")]
+
+
+def test_each_alert_has_a_broken_life_and_a_time() -> None:
+    assert {*BY_HAND, *(each.alert for each in BROKEN)} == ALERTS.keys()
 
 
 @needs_promtool
