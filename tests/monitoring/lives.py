@@ -34,7 +34,7 @@ def full(second: int, on: str = "yes") -> str:
 
 def plans(*seconds: int) -> str:
     """Return the lines of an optimizer that asks job a for one worker more, and for one less again."""
-    return "\n".join(f"{at} plan job=a workers={3 - at // 780 % 2} manual=no" for at in seconds)
+    return "\n".join(f"{at} plan job=a workers={2 + at // 780 % 2} manual=no" for at in seconds)
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,12 @@ ORDINARY: Final[Mapping[str, tuple[str, int]]] = {
         {full(720, "no")}""",
         60,
     ),
+    "a spot machine that is gone for hours": (
+        f"""0 submit job=a {TRAINS} workers=3 least=1
+        {full(600)}
+        1200 lose machine=n1 seconds=36000""",
+        150,
+    ),
     "a day": (DAY, 1440),
 }
 """Histories, and the minutes for which they are looked at."""
@@ -106,7 +112,7 @@ BROKEN: Final = (
     Broken(  # while plans for it come and are superseded
         "ElasticJobPending",
         f"""{full(0)}
-        60 submit job=a {TRAINS} workers=2 least=1
+        60 submit job=a {TRAINS} workers=2 least=1 most=4
         {plans(*range(780, 3000, 780))}""",
         at=1,
         within=17,
