@@ -13,6 +13,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from elasticjob.api.troubles.causes import title_of
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, ElasticJobStatus, Phase
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase, ScalePlan
 from elasticjob.controllers.parts.frameworks import label_of
@@ -22,6 +23,7 @@ from elasticjob.kube.objects.kinds import Key
 
 LABELS: Final = ("job_namespace", "framework")
 JOB: Final = ("job_namespace", "job_name")
+TROUBLE: Final = ("cause", "title")
 ENDS: Final = tuple(phase for phase in PlanPhase if phase.is_terminal)
 CLOCKS: Final[Mapping[Phase, tuple[str, ...]]] = {
     Phase.SUCCEEDED: (COMPLETE,),
@@ -45,6 +47,7 @@ class _Known:
     namespace: str
     framework: str
     phase: Phase | None = None
+    cause: str = ""
     steps: bool = False
     roles: dict[str, datetime] = field(default_factory=dict)
     plans: frozenset[str] | None = None
@@ -101,6 +104,9 @@ class Counters:
             "memory_ceiling_timestamp_seconds",
             "When a node was out of memory last that could get no more.",
             "role",
+        )
+        self._trouble = of_job(
+            "trouble", "Whether a job has this REASON; its title says what it is.", *TROUBLE
         )
         text = "Plans of a job that ended, by their outcome."
         self._plans = Counter("elasticjob_plans", text, (*JOB, "outcome"), registry=registry)
@@ -184,6 +190,8 @@ class Counters:
             gauge.remove(*key)
         if known.phase is not None:
             self._phase.remove(*key, known.phase.value)
+        if known.cause:
+            self._trouble.remove(*key, known.cause, title_of(known.cause))
         for role in known.roles:
             self._ceiling.remove(*key, role)
         for end in ENDS:
@@ -196,7 +204,12 @@ class Counters:
             self._phase.remove(*job.key, known.phase.value)
         if status.phase is not None and (since := _since(job, status)):
             self._phase.labels(*job.key, status.phase.value).set(since.timestamp())
-        self._known[job.key] = replace(known, framework=label_of(job), phase=status.phase, steps=steps)
+        if known.cause and known.cause != status.reason:
+            self._trouble.remove(*job.key, known.cause, title_of(known.cause))
+        if status.reason:
+            self._trouble.labels(*job.key, status.reason, title_of(status.reason)).set(1)
+        known = replace(known, framework=label_of(job), phase=status.phase, steps=steps)
+        self._known[job.key] = replace(known, cause=status.reason or "")
 
     def _begin(self, job: ElasticJob) -> _Known:
         """Return a job that is new here; its counters begin at 0, so that its first failure has a rate."""

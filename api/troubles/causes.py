@@ -58,6 +58,11 @@ class Cause:
         )
 
 
+def title_of(cause: str) -> str:
+    """Return what a cause is, "" where it has no row."""
+    return CAUSES[cause].title if cause in CAUSES else ""
+
+
 def sentence_of(cause: str, detail: str = "") -> str:
     """Return the sentence for a condition, an event or a log line."""
     return CAUSES[cause].sentence(detail) if cause in CAUSES else detail

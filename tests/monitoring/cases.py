@@ -98,11 +98,15 @@ DIGITS: Final = "ElasticJob lab/digits"
 CASES: Final = (
     Case(
         "ElasticJobPending",
-        {job(PHASE, phase="Pending"): "0x20 stale", job(PHASE, phase="Running"): "_x20 1200x20"},
+        {
+            job(PHASE, phase="Pending"): "0x20 stale",
+            job(PHASE, phase="Running"): "_x20 1200x20",
+            job("elasticjob_job_trouble", cause="VolumeMissing", title="a claim is missing"): "1x20 stale",
+        },
         fires=18,
         resolved=23,
         labels={"namespace": "lab", "job": "digits", "phase": "Pending"},
-        says=f"{DIGITS} has been Pending for 18m 0s.",
+        says=f"{DIGITS} has been Pending for 18m 0s. VolumeMissing: a claim is missing.",
         silent={
             job(PHASE, phase="Restarting"): "0x60",
             WORLD: "3x60",  # it trains with the nodes that it has

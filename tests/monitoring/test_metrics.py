@@ -42,7 +42,19 @@ NAME: Final = re.compile(
 )
 SENTENCE: Final = re.compile(r"[A-Z][^.]*[a-z)0-9]\.")
 LABELS: Final = {
-    *("job", "job_namespace", "job_name", "role", "node", "phase", "state", "doing", "reason", "cause"),
+    *(
+        "job",
+        "job_namespace",
+        "job_name",
+        "role",
+        "node",
+        "phase",
+        "state",
+        "doing",
+        "reason",
+        "cause",
+        "title",
+    ),
     *("loop", "framework", "outcome", "direction", "controller", "name", "priority", "result"),
     *("kind", "webhook", "configuration", "code", "method", "host", "fate", "verb", "call"),
 }
