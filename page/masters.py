@@ -50,7 +50,7 @@ class Masters:
 
     async def status(self, pod: Pod) -> Status:
         """Return what the master in a pod says. Raises KubeError with a sentence."""
-        body = await self._body(pod)
+        body = await self.read(pod, "status")
         if len(body) > LARGEST:
             raise Unreachable(f"{pod.metadata.name} answers with more than {LARGEST >> 20} MiB")
         try:  # in a thread: the largest takes a tenth of a second
@@ -60,28 +60,29 @@ class Masters:
                 f"the status of {pod.metadata.name} cannot be read: {str(error)[:200]}"
             ) from error
 
-    async def _body(self, pod: Pod) -> bytes:
+    async def read(self, pod: Pod, path: str) -> bytes:
+        """Return what a master answers at a path, a byte more than LARGEST at most. Raises KubeError."""
         match self._way:
             case Way.DIRECT:
-                return await self._direct(pod)
+                return await self._direct(pod, path)
             case Way.PROXY:
-                return await self._proxy(pod)
+                return await self._proxy(pod, path)
             case Way.NONE:
                 raise CannotAsk("masters are not asked: --masters none")
             case Way.AUTO:
-                return await self._either(pod)
+                return await self._either(pod, path)
 
-    async def _either(self, pod: Pod) -> bytes:
+    async def _either(self, pod: Pod, path: str) -> bytes:
         try:
-            return await self._proxy(pod)
+            return await self._proxy(pod, path)
         except NoProxy:
             if not _is_here(pod.status.pod_ip):
                 raise
-        return await self._direct(pod)
+        return await self._direct(pod, path)
 
-    async def _proxy(self, pod: Pod) -> bytes:
+    async def _proxy(self, pod: Pod, path: str) -> bytes:
         name = f"{pod.metadata.name}:{MASTER_PORT}"
-        call = Call("GET", f"{POD.path(pod.metadata.namespace, name)}/proxy/status", repeatable=False)
+        call = Call("GET", f"{POD.path(pod.metadata.namespace, name)}/proxy/{path}", repeatable=False)
         body = b""
         try:
             async with asyncio.timeout(SECONDS), self._client.stream(call, patience=SECONDS) as chunks:
@@ -98,11 +99,11 @@ class Masters:
             raise raised(f"{name} cannot be reached through the API server: {error.message}") from error
         return body
 
-    async def _direct(self, pod: Pod) -> bytes:
+    async def _direct(self, pod: Pod, path: str) -> bytes:
         """Ask at the pod's address. Redirects are not followed: they could lead to anything near."""
         if not pod.status.pod_ip:
             raise Unreachable(f"{pod.metadata.name} has no address yet")
-        url = f"http://{host_port(pod.status.pod_ip, MASTER_PORT)}/status"
+        url = f"http://{host_port(pod.status.pod_ip, MASTER_PORT)}/{path}"
         try:
             async with asyncio.timeout(SECONDS), self._session.get(url, allow_redirects=False) as response:
                 body = await read_at_most(response, LARGEST)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from elasticjob.api.escapes import as_line
 from elasticjob.cli.errors import Exit
-from elasticjob.cli.jobs import options
+from elasticjob.cli.jobs import bundling, options
 from elasticjob.cli.jobs.completion import jobs
 from elasticjob.cli.jobs.options import Namespace
 from elasticjob.cli.options import Context, Kubeconfig
@@ -36,6 +38,11 @@ def doctor(
     ] = None,
     namespace: Namespace = "",
     output: Annotated[Output, typer.Option("--output", "-o", help="The output format.")] = Output.TEXT,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Write all that is known of the job into this .tgz, without secrets, to send it."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --bundle.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> int:
@@ -44,9 +51,12 @@ def doctor(
     Nothing is changed. The exit code is 0 where nothing is wrong, and 1 where a person must act (✗). What did
     not answer within 3 seconds, or may not be read, has a line of its own (?).
 
-    Example: [bold]elasticjob doctor[/], or [bold]elasticjob doctor digits -n team[/]
+    Example: [bold]elasticjob doctor[/], [bold]elasticjob doctor digits -n team --bundle digits.tgz[/]
     """
-    found = options.run(_examine(options.client(namespace, kubeconfig, context), job))
+    connect = partial(options.client, namespace, kubeconfig, context)
+    if bundle is not None:
+        return bundling.bundle(job, bundle, force, connect, _examine)
+    found = options.run(_examine(connect(), job))
     now = datetime.now(UTC)
     if output is Output.JSON:
         hand_over_json("DoctorReport", {"troubles": [_as_json(each) for each in found]})

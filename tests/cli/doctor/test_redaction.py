@@ -1,0 +1,89 @@
+"""What is taken out of a text or an object, and what is left of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from elasticjob.cli.doctor.redaction import OUT, redacted, text
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ("DB_PASSWORD=hun,ter2 next", f"DB_PASSWORD={OUT} next"),
+        ("export WANDB_API_KEY='a b' x", f"export WANDB_API_KEY={OUT} x"),
+        ("password: hunter two", f"password: {OUT}"),
+        ('{"n": 1, "clientSecret": "a\\"b", "m": 2}', f'{{"n": 1, "clientSecret": {OUT}, "m": 2}}'),
+        ('\\"passwd\\": \\"x\\" y', f'\\"passwd\\": {OUT} y'),
+        ("run --token abc --lr 0.1 --api-key=abc", f"run --token {OUT} --lr 0.1 --api-key={OUT}"),
+        ("Authorization: Basic dXNlcjpw", f"Authorization: {OUT}"),
+        ("with bearer token abcdef0123", f"with bearer token {OUT}"),
+        ("Cookie: a=b; c=d", f"Cookie: {OUT}"),
+        ("the token of this job is abc", f"the token of this job is {OUT}"),
+        ("x eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl y", f"x {OUT} y"),
+        ("ghp_0123456789abcdefghij, AKIAABCDEFGHIJKLMNOP", f"{OUT}, {OUT}"),
+        ("hf_abcdefghijklmnopqrst xoxb-0123456789-a", f"{OUT} {OUT}"),
+        ("postgres://me:p@ss/w@db/x", f"postgres://me:{OUT}@db/x"),
+        ("git clone https://tok@host/x", f"git clone https://{OUT}@host/x"),
+        ("GET /a?sig=b&c=d HTTP/1.1", f"GET /a?{OUT} HTTP/1.1"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nend", f"{OUT}\nend"),
+    ],
+)
+def test_a_secret_goes_and_the_rest_stays(words: str, left: str) -> None:
+    assert text(words) == left
+    assert text(left) == left
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "loss: 0.5 tokens=512 tokens/s: 7 max_tokens: 4",
+        "TOKENIZERS_PARALLELISM=false ELASTICJOB_TOKEN_FILE=/var/run/x",
+        "2026-11-30T12:00:00Z info [team/digits worker-0] a pass failed key=team/digits error=x",
+        "topologyKey: kubernetes.io/hostname, secretName: digits, is it? yes",
+        "pulled s3://bucket/data from 10.0.0.1:80",
+    ],
+)
+def test_what_is_no_secret_stays(words: str) -> None:
+    assert text(words) == words
+
+
+def test_objects_keep_their_shape() -> None:
+    variables: Any = [{"name": "API_TOKEN", "value": "a"}, {"name": "LR", "value": "1"}]
+    applied = '{"spec": {"env": [{"name": "X_SECRET", "value": "a"}]}}'
+    found = redacted(
+        {
+            "metadata": {
+                "managedFields": [1],
+                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": applied},
+            },
+            "spec": {
+                "env": variables,
+                "args": ["--password", "a", "-v", "x"],
+                "tokens": 5,
+                "envs": {"S_KEY": {"value": "a"}},
+            },
+            "volume": {"secret": {"secretName": "digits"}, "tolerations": [{"key": "gpu", "value": "a100"}]},
+        }
+    )
+    assert found["metadata"]["annotations"].popitem()[1] == applied.replace('"a"', f'"{OUT}"')
+    assert "managedFields" not in found["metadata"]
+    assert found["spec"] == {
+        "env": [{"name": "API_TOKEN", "value": OUT}, {"name": "LR", "value": "1"}],
+        "args": ["--password", OUT, "-v", "x"],
+        "tokens": 5,
+        "envs": {"S_KEY": {"value": OUT}},
+    }
+    assert found["volume"]["secret"] == {"secretName": "digits"}
+    assert found["volume"]["tolerations"] == [{"key": "gpu", "value": "a100"}]
+    assert redacted({"kind": "Secret", "data": {"a": "b"}})["data"] == {"a": OUT}
+
+
+@pytest.mark.parametrize("part", ["a-", "\\", "a: ", '"', 'a="', "x://a:", "--a ", "eyJ", "?a=", "key "])
+def test_hostile_lines_take_no_time(part: str) -> None:
+    began = time.process_time()
+    text(part * (200_000 // len(part)))
+    assert time.process_time() - began < 2, "a pattern goes back over what it has read"
