@@ -13,7 +13,7 @@ from typing import Any
 from typer import BadParameter, Typer
 
 from benchmarks.figures import made_by
-from elasticjob.controllers.logs import configure
+from elasticjob.api.logs import configure
 from lab.clusters.binaries import Missing
 from lab.processes import end_on_sigterm
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from elasticjob.api.logs import Format
 from elasticjob.cli.errors import Exit, Failure
 
 if TYPE_CHECKING:
@@ -24,6 +25,23 @@ ListenPort = Annotated[
     int | None, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0 for any.")
 ]
 Context = Annotated[str | None, typer.Option(help="The context of the kubeconfig. Default: the current one.")]
+
+
+def _format(given: str | Format) -> Format:
+    """Return the format of a flag's word; console is another word for people's."""
+    if given not in (*Format, "console"):
+        raise typer.BadParameter(f"{given!r} is neither people nor json")
+    return Format.PEOPLE if given == "console" else Format(given)
+
+
+LogFormat = Annotated[
+    Format | None,
+    typer.Option(
+        parser=_format,
+        metavar="people|json",
+        help="The form of log lines. Default: ELASTICJOB_LOG_FORMAT, else people.",
+    ),
+]
 
 
 @dataclass(frozen=True)

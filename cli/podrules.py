@@ -37,6 +37,8 @@ EVERYWHERE: Final = Everywhere()
 class OperatorsRules:
     """What the ScalePlan and JobResource controllers would do, for one job."""
 
+    log_format: str = ""
+
     def first(self, job: ElasticJob) -> Manifest:
         """Return the JobResource with the sizes that the user asks for."""
         return job_resource(job).manifest
@@ -78,7 +80,9 @@ class OperatorsRules:
         ours = job.model_copy(update={"spec": job.spec.model_copy(update={"managed_by": ""})})
         spec = resource.spec.model_copy(update={"suspend": job.spec.suspend})
         found = tuple(life for pod in pods if (life := life_of(pod, EVERYWHERE)))
-        seen = Seen(resource.model_copy(update={"spec": spec}), ours, found, master)
+        seen = Seen(
+            resource.model_copy(update={"spec": spec}), ours, found, master, log_format=self.log_format
+        )
         plan = decide(seen, now)
         aloud = replace(plan, quiet=False)  # no other controller says it
         return Work(

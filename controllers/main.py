@@ -168,7 +168,14 @@ def controllers(
         rush=rush,
     )
     reconcile_nodes = nodes.NodesReconciler(
-        caches, applier(nodes.MANAGER), orphans, now, rooms=Rooms(caches), admission=own, rush=rush
+        caches,
+        applier(nodes.MANAGER),
+        orphans,
+        now,
+        rooms=Rooms(caches),
+        admission=own,
+        rush=rush,
+        log_format=provision.log_format,
     )
     reconcile_plans = plans.PlansReconciler(caches, applier(plans.MANAGER), counters, now, own)
     reconcile_dijobs = dijobs.DIJobReconciler(
@@ -298,4 +305,5 @@ def _provision(settings: Settings) -> Provision:
         gang_scheduler=settings.gang_scheduler,
         pod=settings.master_pod,
         security=settings.master_security_context,
+        log_format=settings.job_log_format,
     )

@@ -106,6 +106,9 @@ class Settings(BaseSettings):
     master_security_context: Security = {}
     """The same for the securityContext of the container of such masters."""
 
+    job_log_format: Literal["", "people", "json"] = ""
+    """ELASTICJOB_LOG_FORMAT of the pods of jobs, unless the job sets it; empty leaves it away."""
+
     scrapers: Annotated[tuple[Mapping[str, str], ...], BeforeValidator(_list)] = ()
     """Whose pods may read the metrics of masters: a list of the labels of namespaces, as JSON."""
 

@@ -24,6 +24,7 @@ CPUS: Final = "ELASTICJOB_CPUS"  # cores: the container's CPU limit, else its re
 MODULES: Final = "ELASTICJOB_MODULES"  # a,b: what the agent imports once, for all its workers; default: torch
 CHECK: Final = "ELASTICJOB_NODE_CHECK"  # 1: nodes are checked before they train
 CHECK_COMMAND: Final = "ELASTICJOB_NODE_CHECK_COMMAND"  # another payload than ours
+LOG_FORMAT: Final = "ELASTICJOB_LOG_FORMAT"  # people or json: the lines of the log
 TERMINATION_LOG: Final = "ELASTICJOB_TERMINATION_LOG"  # default: /dev/termination-log
 
 MASTER_PORT: Final = 50001

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from elasticjob.api import logs
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.options import Context, Kubeconfig, ListenPort, settings_of
+from elasticjob.cli.options import Context, Kubeconfig, ListenPort, LogFormat, settings_of
 
 
 def brain(
@@ -47,7 +49,7 @@ def brain(
             help="Run as one of several replicas: the leader watches and plans, the others stand by.",
         ),
     ] = None,
-    log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
+    log_format: LogFormat = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Keep the history of jobs, and scale jobs with optimizeMode: cluster by it.
@@ -60,7 +62,6 @@ def brain(
     from elasticjob.brain.settings import Settings
     from elasticjob.brain.store import NoDatabase
     from elasticjob.cli.brain_page import page
-    from elasticjob.controllers.logs import configure
     from elasticjob.kube.errors import ConfigError
 
     given: dict[str, Any] = {
@@ -78,7 +79,7 @@ def brain(
         "prometheus": prometheus,
         "leader_election": leader_election,
     }
-    configure(json=log_format == "json", verbose=verbose)
+    logs.configure(os.environ, format=log_format, verbose=verbose)
     settings = settings_of(Settings, given)
     _require(settings.key_file, "--key-file", "the key of the tokens of masters")
     _require(settings.reading_token_file, "--reading-token-file", "the token of readers")

@@ -61,8 +61,8 @@ def dashboard(
 async def _run(connection: Client, namespace: str, port: int, way: str, browser: bool) -> None:
     import aiohttp
 
+    from elasticjob.api.logs import configure
     from elasticjob.client.errors import about
-    from elasticjob.controllers.logs import configure
     from elasticjob.kube.clock import SystemClock
     from elasticjob.page.local import serving
     from elasticjob.page.masters import Masters, Way

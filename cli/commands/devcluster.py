@@ -18,12 +18,12 @@ from typing import Annotated
 
 import typer
 
+from elasticjob.api.logs import configure
 from elasticjob.api.sentences import amount
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.laptop import preloaded
 from elasticjob.cli.laptop.laptop import kept_running, operator_of
 from elasticjob.cli.output import say
-from elasticjob.controllers.logs import configure
 from elasticjob.devcluster import DevCluster, StateInUse, VirtualNode
 from elasticjob.devcluster.node.container.processes import SUPERVISOR
 from elasticjob.devcluster.node.heartbeat import machine_capacity

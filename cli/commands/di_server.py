@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from elasticjob.api import logs
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.options import Context, Kubeconfig, ListenPort, settings_of
+from elasticjob.cli.options import Context, Kubeconfig, ListenPort, LogFormat, settings_of
 
 
 def di_server(
@@ -37,7 +39,7 @@ def di_server(
             help="Number the ports of ddp learners from each pod's first port.",
         ),
     ] = None,
-    log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
+    log_format: LogFormat = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Create and delete collectors and learners, as the coordinators of DIJobs request.
@@ -49,7 +51,6 @@ def di_server(
     """
     from elasticjob.controllers.diserver.main import run
     from elasticjob.controllers.diserver.settings import Settings
-    from elasticjob.controllers.logs import configure
     from elasticjob.kube.errors import ConfigError
 
     given: dict[str, Any] = {
@@ -64,7 +65,7 @@ def di_server(
         "agconfig_name": agconfig_name,
         "local_ports": local_ports,
     }
-    configure(json=log_format == "json", verbose=verbose)
+    logs.configure(os.environ, format=log_format, verbose=verbose)
     try:
         asyncio.run(run(settings_of(Settings, given)))
     except ConfigError as error:

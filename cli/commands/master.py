@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elasticjob.api import logs
+from elasticjob.api.rpc.environment import LOG_FORMAT
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.options import ListenPort, settings_of
 
@@ -43,8 +46,6 @@ def master(
 
     Example: [bold]elasticjob master --nnodes 2:4 --host 10.0.0.1 --token-file token[/]
     """
-    import logging
-
     from elasticjob.kube.errors import ConfigError
     from elasticjob.master.cluster.settings import Settings
     from elasticjob.master.main import run
@@ -61,7 +62,7 @@ def master(
         "state": state,
         "kubeconfig": kubeconfig,
     }
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logs.configure(os.environ, node=job or "master")
     settings = settings_of(Settings, given)
     if not settings.namespace and (why := settings.spec.bounds.problem("nodes")):
         raise Failure(why, next_step="give --nnodes and --node-unit that fit", code=Exit.USAGE)
@@ -79,7 +80,7 @@ def _rules() -> Rules:
     """Return the operator's rules, for a job that leaves its pods to the master."""
     from elasticjob.cli.podrules import OperatorsRules
 
-    return OperatorsRules()
+    return OperatorsRules(os.environ.get(LOG_FORMAT, ""))
 
 
 def _range(nnodes: str) -> tuple[int | None, int | None]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from typing import Annotated, Any
 
 import typer
 
+from elasticjob.api import logs
 from elasticjob.cli.errors import Failure
-from elasticjob.cli.options import Context, Kubeconfig, settings_of
+from elasticjob.cli.options import Context, Kubeconfig, LogFormat, settings_of
 
 
 def operator(
@@ -43,7 +45,7 @@ def operator(
     lease: Annotated[
         str | None, typer.Option(help="The Lease of the leader election: NAME or NAMESPACE/NAME.")
     ] = None,
-    log_format: Annotated[str, typer.Option(help="console or json.")] = "console",
+    log_format: LogFormat = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Run the operator: the controllers of ElasticJobs, and their admission webhooks.
@@ -52,7 +54,6 @@ def operator(
 
     Example, on a laptop: [bold]elasticjob operator --kubeconfig dev.kubeconfig --install[/]
     """
-    from elasticjob.controllers.logs import configure
     from elasticjob.controllers.main import run
     from elasticjob.controllers.settings import Settings
 
@@ -69,7 +70,7 @@ def operator(
         "leader_election": leader_election,
         **lease_of(lease),
     }
-    configure(json=log_format == "json", verbose=verbose)
+    logs.configure(os.environ, format=log_format, verbose=verbose)
     settings = settings_of(Settings, given)
     try:
         asyncio.run(run(settings))

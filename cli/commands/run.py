@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import shlex
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Annotated
 
 import typer
 
+from elasticjob.api import logs
 from elasticjob.api.rpc import environment as names
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.standalone import hosting
@@ -290,11 +290,9 @@ def run(
         payload=tuple(shlex.split(os.environ.get(names.CHECK_COMMAND, ""))),
     )
     check_script(settings)
-    form = f"elasticjob {place.node} %(asctime)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=form, datefmt="%H:%M:%S")
+    logs.configure(os.environ, node=place.node)
     if parent:  # the master's log is in this terminal
         logging.getLogger("elasticjob.agent").addFilter(is_told_here_alone)
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     if log_dir is None and (settings.redirects or settings.tee):
         settings = replace(settings, log_dir=Path(tempfile.mkdtemp(prefix="elasticjob-")))
         log.info("the workers' output is in %s", settings.log_dir)

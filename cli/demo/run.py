@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from elasticjob.api.logs import configure
 from elasticjob.api.rpc.nodes import Progress
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.cli.demo.screen import COLOURS, Lines, Scene, screen
@@ -35,7 +36,6 @@ from elasticjob.cli.story.stage import Real
 from elasticjob.cli.story.timeline import Result, tell
 from elasticjob.cli.story.watched import JobView
 from elasticjob.cli.versions import versions
-from elasticjob.controllers.logs import configure
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects.kinds import Key

@@ -64,6 +64,8 @@ class Provision:
     image is ours. Those in its securityContext are added to UNPRIVILEGED, and null takes one away."""
     security: Mapping[str, Any] = field(default_factory=dict)
     """The same for the securityContext of the container, and SECURE."""
+    log_format: str = ""
+    """The format of log lines of jobs."""
 
     @property
     def has_token(self) -> bool:
@@ -201,7 +203,12 @@ def _container(job: ElasticJob, given: Manifest, provision: Provision) -> Manife
     if provision.requests:
         implied["resources"] = {"requests": dict(provision.requests)}
     changed = {
-        "env": environment.complete(known, environment.job_variables(job), given.get("env") or []),
+        "env": environment.complete(
+            known,
+            environment.log_format(provision.log_format),
+            environment.job_variables(job),
+            given.get("env") or [],
+        ),
         "ports": [{"name": "http", "containerPort": MASTER_PORT, "protocol": "TCP"}],
         "volumeMounts": mounts,
     }

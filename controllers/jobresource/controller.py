@@ -62,6 +62,7 @@ class NodesReconciler:
     admission: Admission | None = None
     rush: Rush = field(default_factory=Rush)
     upkeep: Upkeep = field(default_factory=Upkeep)
+    log_format: str = ""
 
     async def __call__(self, key: Key) -> Result:
         """Bring the pods of one JobResource closer to its spec."""
@@ -164,6 +165,7 @@ class NodesReconciler:
             plans=self.caches.plans_of(key),
             masters=self.caches.lives(job.metadata.uid, self.now()) if job else (),
             largest=self.caches.largest(job, lives) if job else {},
+            log_format=self.log_format,
         )
 
 

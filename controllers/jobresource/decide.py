@@ -103,6 +103,7 @@ class Seen:
     masters: tuple[Life, ...] = ()
     largest: Mapping[str, Largest] = field(default_factory=dict)  # of roles that were out of memory
     grant: Grant | None = None  # what its queue gives to the job; None: it is in no queue
+    log_format: str = ""  # of the pods' own programs
 
     @cached_property
     def places(self) -> Mapping[Place, Quota]:
@@ -418,7 +419,10 @@ def _begin(seen: Seen, node: Node, now: datetime, beside: standins.Extra | None 
         node.machines_to_leave,
         node.repeats(now),
     )
-    manifest = pod_manifest(seen.job, seen.resource, birth, master=seen.master, nodes=seen.desired[node.role])
+    nodes = seen.desired[node.role]
+    manifest = pod_manifest(
+        seen.job, seen.resource, birth, master=seen.master, nodes=nodes, log_format=seen.log_format
+    )
     if quota := seen.places.get((node.role, node.index)):
         manifest = quota.fit(manifest)
     name = manifest["metadata"]["name"]

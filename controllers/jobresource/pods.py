@@ -42,7 +42,9 @@ class Birth:
     repeats: int = 0
 
 
-def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: str, nodes: int) -> Manifest:
+def pod_manifest(
+    job: ElasticJob, owner: JobResource, birth: Birth, *, master: str, nodes: int, log_format: str = ""
+) -> Manifest:
     """Return the pod of `birth`; `master` is its address, "" where the job has none."""
     replicas = job.spec.replica_specs[birth.role]
     name = names.pod(job.metadata.name, birth.role, birth.index, birth.relaunch)
@@ -55,7 +57,8 @@ def pod_manifest(job: ElasticJob, owner: JobResource, birth: Birth, *, master: s
         "annotations": replicas.annotations | dict(carried.annotations) | _annotations(replicas, birth),
         "ownerReferences": [controlled_by(owner)],
     }
-    spec = _spec(job, replicas, birth, name=name, master=master, nodes=nodes)
+    ours = environment.log_format(log_format)
+    spec = _spec(job, replicas, birth, ours, name=name, master=master, nodes=nodes)
     scheduler = (
         {} if "schedulerName" in spec or not carried.scheduler else {"schedulerName": carried.scheduler}
     )
@@ -81,13 +84,21 @@ def _annotations(replicas: ReplicaSpec, birth: Birth) -> Manifest:
 
 
 def _spec(
-    job: ElasticJob, replicas: ReplicaSpec, birth: Birth, *, name: str, master: str, nodes: int
+    job: ElasticJob,
+    replicas: ReplicaSpec,
+    birth: Birth,
+    ours: list[Manifest],
+    *,
+    name: str,
+    master: str,
+    nodes: int,
 ) -> Manifest:
     given = replicas.pod
     main = replicas.main_container or {}
     identity = environment.identity(job, birth.role, birth.index, master=master, nodes=nodes)
     resources = resources_of(main, birth.resource)
     extra = [
+        *ours,
         *environment.allowance(given, resources),
         *environment.job_variables(job),
         *_framework_variables(job, birth),

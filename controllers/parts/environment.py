@@ -66,6 +66,11 @@ def allowance(pod: Manifest, resources: Manifest) -> list[Manifest]:
     return found if cores is None else [*found, {"name": env.CPUS, "value": f"{float(cores.value):g}"}]
 
 
+def log_format(given: str) -> list[Manifest]:
+    """Return the variable with the format of log lines, none where it is left to the pod."""
+    return [{"name": env.LOG_FORMAT, "value": given}] if given else []
+
+
 def _cores(resources: Manifest, part: str) -> Cores | None:
     """Return the cores in the limits or requests; what is no quantity is the API server's to refuse."""
     try:

@@ -24,7 +24,12 @@ BY_NAME: Final[Mapping[str, Story]] = {each.name: each for each in STORIES}
 
 TRACE: Final = r"Traceback \(most recent call last\):"
 TEXTS: Final = (
-    ("*", r"elasticjob \S+ \d\d:\d\d:\d\d: .*\r?\n", "", "our launcher's own lines"),
+    (
+        "*",
+        r"(elasticjob \S+ \d\d:\d\d:\d\d[ a-z]*:|20\S+Z [a-z]+ \[\S.*?\]) .*\r?\n",
+        "",
+        "our launcher's own lines",
+    ),
     ("*", r"[WEIF]\d{4} \d\d:\d\d:\d\d\.\d+ .*\n", "", "torchrun's own lines"),
     ("*", r"(?m)^/\S+/torch/distributed/run.py.*\n(.*\n)?", "", "torchrun's own lines"),
     (

@@ -40,7 +40,7 @@ def errors_of(program: str, text: str) -> list[Line]:
             about = next((str(told[key]) for key in ("object", "key", "path") if told.get(key)), "")
             last = str(told.get("exception", "")).strip().rpartition("\n")[2] or str(told.get("error", ""))
             place = [each.strip() for each in str(told.get("exception", "")).splitlines() if "File" in each]
-            kind = f"{told.get('event', '')!s:.80}: {last:.160} {' '.join(place[-1:])}"
+            kind = f"{told.get('message', '')!s:.80}: {last:.160} {' '.join(place[-1:])}"
             found.append(Line(program, about, kind, line))
     if strange:
         found.append(Line(program, "", strange[-1][:160], "\n".join(strange[-40:])))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import elasticjob.cli
+from elasticjob.api import logs
 from elasticjob.api.escapes import as_line, as_log, as_text
 from elasticjob.api.troubles.trouble import Grade, Trouble
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
@@ -26,7 +27,6 @@ from elasticjob.cli.output import say
 from elasticjob.client.described import about_the_job
 from elasticjob.client.explained import reasons_in_lines
 from elasticjob.client.goals import state
-from elasticjob.controllers import logs
 from elasticjob.kube.objects.views import EVENT
 from lab.build.objects import view
 from tests.kit.logs import restored

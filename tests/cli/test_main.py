@@ -103,13 +103,12 @@ for words in WORDS:
 """
 IN_EXTRAS = (
     "aiosqlite alembic asyncpg cel_expr_python cryptography fsspec google jsonpatch kubernetes_asyncio numpy "
-    "pynvml re2 scipy sklearn sqlalchemy structlog torch yaml"
+    "pynvml re2 scipy sklearn sqlalchemy torch yaml"
 )
 """The modules of packages that the base installation lacks."""
 LACKING = {
     "operator": "operator",
     "operator --install": "operator",
-    "di-server": "operator",
     "crds": "operator",
     "crds --apply": "operator",
     "brain": "brain",

@@ -16,8 +16,8 @@ from lab.programs.control_plane import errors_of
 from lab.troubles import rubbish
 from lab.truths.programs import Use, grown, judged
 
-INFO = json.dumps({"event": "created", "level": "info", "object": "lab/digits"})
-FAILED = {"event": "reconcile failed", "level": "error", "exception": "Traceback …\nKeyError: 'x'"}
+INFO = json.dumps({"message": "created", "level": "info", "object": "lab/digits"})
+FAILED = {"message": "reconcile failed", "level": "error", "exception": "Traceback …\nKeyError: 'x'"}
 
 
 @pytest.mark.parametrize(

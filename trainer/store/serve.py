@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from elasticjob.api.logs import configure
 from elasticjob.api.rpc.parameters import Kept, Positions
 from elasticjob.trainer.checkpoint import newest
 from elasticjob.trainer.checkpoint.storage import Trouble
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--port", type=int, default=0, help="where to listen (any free port)")
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    configure(os.environ)
     end_by_sigterm(sys.exit)
     way = way_of(os.environ)
     patience = newest.patience(os.environ)

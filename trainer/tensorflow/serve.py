@@ -11,6 +11,7 @@ import logging
 import os
 from pathlib import Path
 
+from elasticjob.api.logs import configure
 from elasticjob.api.rpc import environment as names
 from elasticjob.trainer.servers.link import end_by_sigterm
 from elasticjob.trainer.servers.serving import Serving
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, help="checkpoints, shared by all; none without")
     folder = parser.parse_args(arguments).folder
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
+    configure(os.environ)
     end_by_sigterm(os._exit)
     host, port = os.environ.get(names.POD_IP, "127.0.0.1"), os.environ.get(PORT, "0")
     server = Server(f"{host}:{port}", folder)

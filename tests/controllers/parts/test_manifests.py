@@ -107,6 +107,16 @@ def test_nodes_that_train_are_checked_if_the_job_says_so(role: str, checked: boo
     assert any(one["name"] == "ELASTICJOB_NODE_CHECK" for one in identity(given, role, 0)) is checked
 
 
+def test_the_form_of_log_lines_is_the_operators_unless_the_job_has_its_own() -> None:
+    own = job(envs={"ELASTICJOB_LOG_FORMAT": {"value": "people"}})
+    for given, form in ((job(), "json"), (own, "people")):
+        made = pod_manifest(given, resource(), Birth("worker", 1), master="", nodes=2, log_format="json")
+        master = master_pod(given, Node("master", 0), replace(PROVISION, log_format="json")).manifest
+        for each in (made, master):
+            assert env(each["spec"]["containers"][0])["ELASTICJOB_LOG_FORMAT"] == form
+    assert "ELASTICJOB_LOG_FORMAT" not in env(pod()["spec"]["containers"][0])
+
+
 def test_the_users_variables_win_over_defaults_and_never_over_identity() -> None:
     mine = [
         {"name": "PET_RDZV_ID", "value": "mine"},
