@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from elasticjob.api.belongings import foreign
 from elasticjob.api.troubles.causes import cause_of
 from elasticjob.api.v1alpha1.common import GROUP
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
 from elasticjob.controllers.nodes.relaunch import Life
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.owners import controller_uid, kind_of, manifest_of, owned_by_ours
@@ -147,7 +148,10 @@ class Applier:
         type_: EventType = "Warning" if note.warning else "Normal"
         about = reference(kind_of(owner), owner)
         self._recorder.event(about, type_, note.reason, note.sentence, note.times)
-        log.info(note.sentence, extra={"object": str(owner.key), "reason": note.reason})
+        level = logging.WARNING if note.warning else logging.INFO
+        job = {"namespace": owner.key.namespace, "job": owner.key.name}
+        told = {"object": str(owner.key), "reason": note.reason}
+        log.log(level, note.sentence, extra=told | (job if isinstance(owner, ElasticJob) else {}))
 
     async def write_status(
         self, kind: Kind[Any], owner: CustomResource, status: Manifest, old: Manifest
@@ -320,7 +324,7 @@ class Applier:
         except (Conflict, NotFound):  # not this pod any more, or a server without the subresource
             note = {names.RESIZE: "refused"}
         except (Invalid, Forbidden) as error:
-            log.info("a resize in place is refused", extra={"object": action.pod, "error": str(error)})
+            log.warning("a resize in place is refused", extra={"object": action.pod, "error": str(error)})
             note = {names.RESIZE: "refused"}
         about = {"metadata": {"uid": action.uid, "annotations": note}}
         try:

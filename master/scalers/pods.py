@@ -259,7 +259,7 @@ class Pods:
                 POD, what.name, patch, self._key.namespace, subresource="resize", strategic=True
             )
         except (Conflict, NotFound, Invalid, Forbidden) as error:
-            log.info("pod %s is not resized in place: %s", what.name, error)
+            log.warning("pod %s is not resized in place: %s", what.name, error)
             mark = {"metadata": {"uid": what.uid, "annotations": what.refused}}
             await self._client.merge_patch(POD, what.name, mark, self._key.namespace)
 

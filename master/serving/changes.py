@@ -7,7 +7,7 @@ import logging
 from elasticjob.api.sentences import amount
 from elasticjob.master.handlers import check as checks
 from elasticjob.master.state.condition import Finding, Kind
-from elasticjob.master.state.job import Job
+from elasticjob.master.state.job import End, Job
 
 log = logging.getLogger("elasticjob.master")
 
@@ -28,7 +28,8 @@ def say(before: Job, job: Job) -> None:
         leaves = job.leaving[name]
         log.info("%s: round %d goes on until it is gone, or %s", leaves.reason, job.round, leaves.until)
     if job.verdict and not before.verdict:
-        log.info("verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
+        level = logging.INFO if job.verdict.end is End.SUCCEEDED else logging.ERROR
+        log.log(level, "verdict %s, %s: %s", job.verdict.end, job.verdict.reason, job.verdict.message)
     elif job.ending and job.ending != before.ending:
         log.info("round %d ends: %s", job.round, job.ending.reason)
     elif job.running and job.world is not before.world:

@@ -89,8 +89,9 @@ Action = Spawn | Signal | Tell | Report | Ask | Save | Exit | Keep | SendProgres
 
 @dataclass(frozen=True)
 class Step:
-    """The actions to perform and the resulting group; `why` is the log line, if any."""
+    """The actions to perform and the resulting group; `why` is the log line, if any; `warns` its level."""
 
     group: Group
     actions: tuple[Action, ...]
     why: str = ""
+    warns: bool = False

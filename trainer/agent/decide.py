@@ -108,7 +108,7 @@ def kill_what_hangs(group: Group, now: float) -> Step | None:
         return None
     done = with_all(group, (replace(worker, hang=hang.reason) for worker in hung))
     actions = tuple(Signal(worker.slot, signal.SIGKILL) for worker in hung)
-    return Step(done, actions, f"killing {places(hung)}: {hang.reason}")
+    return Step(done, actions, f"killing {places(hung)}: {hang.reason}", warns=True)
 
 
 def kill_what_is_behind(group: Group, now: float) -> Step | None:
@@ -234,7 +234,7 @@ def fail_without_the_last_checkpoint(group: Group, problem: str) -> Step:
     """Return the end of a run whose result was not written."""
     report = failure(group, 0, group.round, NOT_SAVED, problem, final=True, unsaved=True)
     ending = Ending(NOT_SAVED, "NotSaved", f"all workers ended with code 0, but {problem}")
-    return Step(replace(group, ending=ending), (Report(report),), ending.message)
+    return Step(replace(group, ending=ending), (Report(report),), ending.message, warns=True)
 
 
 def leave_when_asked(group: Group, now: float) -> Step | None:
@@ -280,7 +280,8 @@ def report_failures(group: Group, now: float) -> Step | None:
         return give_up(group, failed, now, hopeless)
     report = failure_of(group, failed)
     sentence = f"worker {failed.slot} {how_it_ended(failed)}"
-    return Step(with_report(group, failed), (Report(report),), f"{whose(group, failed)}{sentence}")
+    told = f"{whose(group, failed)}{sentence}"
+    return Step(with_report(group, failed), (Report(report),), told, warns=True)
 
 
 def give_up(group: Group, failed: WorkerFailure, now: float, hopeless: str = UNDONE) -> Step:
@@ -294,7 +295,7 @@ def give_up(group: Group, failed: WorkerFailure, now: float, hopeless: str = UND
         kill_at=now + group.terms.grace,
     )
     done = replace(with_report(group, failed), ending=ending)
-    return Step(done, (Report(report),), f"{whose(group, failed)}giving up: {ending.message}")
+    return Step(done, (Report(report),), f"{whose(group, failed)}giving up: {ending.message}", warns=True)
 
 
 def end_workers_when_ending(group: Group, now: float) -> Step | None:
@@ -339,7 +340,8 @@ def abort_what_is_broken(group: Group, now: float) -> Step | None:
         return None
     tell = tuple(Tell(w.slot, Abort(round=w.round)) for w in stuck)
     done = with_all(group, (replace(w, aborted=w.round, kill_at=now + patience(w)) for w in stuck))
-    return Step(done, tell, f"round {group.round} lost {', '.join(group.lost) or 'a worker here'}")
+    lost = ", ".join(group.lost) or "a worker here"
+    return Step(done, tell, f"round {group.round} lost {lost}", warns=True)
 
 
 def give_up_a_broken_round(group: Group, now: float) -> Step | None:
@@ -495,7 +497,7 @@ RULES: tuple[Rule, ...] = (
 def kill(group: Group, workers: Sequence[Worker], why: str) -> Step:
     """Return the step that kills workers, whose ends are not failures."""
     done = with_all(group, (replace(worker, kill_at=KILLED) for worker in workers))
-    return Step(done, tuple(Signal(worker.slot, signal.SIGKILL) for worker in workers), why)
+    return Step(done, tuple(Signal(worker.slot, signal.SIGKILL) for worker in workers), why, warns=True)
 
 
 def holders(group: Group) -> list[Worker]:

@@ -18,10 +18,11 @@ class Driver:
         self,
         group: Group,
         do: Callable[[Action], None],
-        tell: Callable[[str], None] = lambda why: None,
+        tell: Callable[[str, bool], None] = lambda why, warns: None,
         explain: Callable[[Event], Event] = lambda event: event,
     ) -> None:
-        """`do` begins an action; `tell` hears why a step is taken; `explain` completes an event."""
+        """`do` begins an action; `tell` hears why a step is taken, and if that warns; `explain` completes an
+        event."""
         self.group = group
         self._do, self._tell, self._explain = do, tell, explain
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -51,7 +52,7 @@ class Driver:
     def _perform(self, step: Step) -> Exit | None:
         """Perform all actions of a step; return its Exit if there is one."""
         self.group = step.group
-        self._tell(step.why)
+        self._tell(step.why, step.warns)
         for action in step.actions:
             if isinstance(action, Exit):
                 return action

@@ -129,6 +129,13 @@ class Agent:
 
     async def run(self) -> int:
         """Act on events until the group has ended."""
+        log.addFilter(self._output.stamp)
+        try:
+            return await self._run()
+        finally:
+            log.removeFilter(self._output.stamp)
+
+    async def _run(self) -> int:
         loop = asyncio.get_running_loop()
         signals = [each for each in self._settings.signals if not survives(each)]
         for number in signals:

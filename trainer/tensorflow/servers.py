@@ -380,7 +380,7 @@ class Servers:
             log.info("version %d of the servers is not there: %s", now.version, error)
             return False
         except LOST as error:  # a session does not always outlive a connection that was broken
-            log.info("version %d of the servers is not well: %s", now.version, message_of(error))
+            log.warning("version %d of the servers is not well: %s", now.version, message_of(error))
             self._renew()
             return False
         return True

@@ -362,7 +362,7 @@ class Keeper:
                 try:
                     await self._put(to, message)
                 except Exception as error:  # a copy less is no reason to give the next one up
-                    log.info("%s has no copy of step %d: %r", to.node, message.step, error)
+                    log.warning("%s has no copy of step %d: %r", to.node, message.step, error)
 
     async def _put(self, to: Member, message: Copied) -> None:
         assert self._session is not None

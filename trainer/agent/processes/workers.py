@@ -353,7 +353,7 @@ class Workers:
             case warm.Forked():
                 self._forked(self._processes[news.slot], news)
             case warm.Left(slot=slot, processes=processes):
-                log.info(
+                log.warning(
                     "worker %d has ended, and processes that it started have not; they have %.0f s more: %s",
                     *(slot, self._grace, ", ".join(processes)),
                 )

@@ -18,6 +18,8 @@ JOINED: Final = 1.0  # a node that has not been in any world waits for others: i
 WAITS: Final = 4.0  # for a master, which responds at least every 2.5 s, or for other nodes
 SHORT: Final = 1.0  # too short to say what a worker does
 STILL: Final = 10.0  # without a step
+NEWCOMER: Final = "joined "
+"""How the sentence of a node begins that is about to enter its first world: no warning."""
 FIRST: Final = 30.0  # the same before the first step of a round, which may compile
 
 
@@ -77,7 +79,7 @@ def waits(group: Group, master: Master, joined: float | None, now: float) -> Ite
         new, waited = not group.round, now - joined
         reason = (group.orders.reason if group.orders else "") or "the other nodes have not joined"
         begins = (
-            f"joined {master.address}; "
+            f"{NEWCOMER}{master.address}; "
             if new and waited < AGAIN
             else f"waiting for {waited:.0f} s at the master at {master.address}: "
         )

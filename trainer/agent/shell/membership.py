@@ -162,7 +162,7 @@ class Membership:
         try:
             await self._master.call(request)
         except Rejected as error:
-            log.info("the master refused %s: %s", type(request).__name__, error)
+            log.warning("the master refused %s: %s", type(request).__name__, error)
         except Unreachable as error:
             log.warning("%s", error)
 

@@ -37,6 +37,14 @@ class Output:
             hostname=hostname(),
         )
 
+    def stamp(self, record: logging.LogRecord) -> bool:
+        """Add to a record where this node is in the training: its first rank, its workers, and the round."""
+        group = self._present()
+        if group.world is not None and group.seats:
+            record.rank, record.workers = group.world.first_rank(group.terms.node), len(group.seats)
+            record.round = group.round
+        return True
+
     def shows(self, slot: int, stream: str) -> bool:
         """Whether lines of a worker are part of this program's output."""
         shown, redirected = self._settings.shown, self._settings.redirects.has(slot, stream)
@@ -55,7 +63,7 @@ class Output:
         """Say in one line what a worker's traceback would: called by the thread that reads its output."""
         group, file = self._present(), self.log_file(slot, "stderr")
         rank, where = rank_of(group, slot), f"in {file}" if file else "with --log-dir"
-        log.info("rank %s: lost its peers in round %d (traceback %s)", rank, group.round, where)
+        log.warning("rank %s: lost its peers in round %d (traceback %s)", rank, group.round, where)
 
     def keep_stacks(self, slot: int, text: str) -> None:
         """Append stacks to a worker's folder below the log directory, if there is one."""
@@ -69,11 +77,11 @@ class Output:
         except OSError as error:
             log.warning("the stacks are not kept in %s: %s", folder, error)
 
-    def tell(self, why: str) -> None:
+    def tell(self, why: str, warns: bool) -> None:
         """Log the reason for a step."""
         if why:
             self._told = why
-            log.info(why)
+            log.log(logging.WARNING if warns else logging.INFO, why)
 
     def warn(self, sentence: str | None) -> None:
         """Keep in the termination message why a kill of all may follow; None: none may, so withdraw it."""
@@ -86,7 +94,8 @@ class Output:
     def last_words(self, end: Exit) -> None:
         """Write the termination message and the last log line."""
         more = "" if end.message in self._told else f": {end.message}"
-        log.info("%s%s (exit code %d)", end.reason, more, end.code)
+        level = logging.ERROR if end.code else logging.INFO
+        log.log(level, "%s%s (exit code %d)", end.reason, more, end.code)
         termination.write(
             self._settings.place.termination_log,
             reason=end.reason,

@@ -16,7 +16,7 @@ from elasticjob.trainer.agent.group import Group
 from elasticjob.trainer.agent.processes.workers import Workers
 from elasticjob.trainer.agent.seeing import health, stacks
 from elasticjob.trainer.agent.seeing.collectives import Questions, in_world
-from elasticjob.trainer.agent.seeing.notices import Master, Notices, rank_of, stalls, waits
+from elasticjob.trainer.agent.seeing.notices import NEWCOMER, Master, Notices, rank_of, stalls, waits
 from elasticjob.trainer.agent.seeing.resources import Resources
 from elasticjob.trainer.agent.shell.output import Output
 from elasticjob.trainer.link import recorder
@@ -95,7 +95,7 @@ class Reports:
         states = self._watcher.states(time.monotonic())
         conditions = chain(waits(group, master, self._joined, now), stalls(group, states, now))
         for sentence in self._notices.due(conditions, now):
-            log.warning("%s", sentence)
+            log.log(logging.INFO if sentence.startswith(NEWCOMER) else logging.WARNING, "%s", sentence)
 
     def hurry(self) -> None:
         """Send the next report at once."""
