@@ -27,6 +27,7 @@ from elasticjob.client.logs import End, Line, follow, lines
 from elasticjob.client.logs import Selection as Which
 from elasticjob.client.objects import JobOptions, Objects, Options, meant_otherwise, objects
 from elasticjob.client.trouble import Trouble
+from elasticjob.client.understood import ALL, Filter
 from elasticjob.kube import errors as kube
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.client import config
@@ -148,21 +149,33 @@ class Client:
         return about_the_job(job, plans, pods, told)
 
     async def logs(
-        self, name: str, *nodes: str, tail: int | None = None, previous: bool = False, namespace: str = ""
+        self,
+        name: str,
+        *nodes: str,
+        tail: int | None = None,
+        previous: bool = False,
+        only: Filter = ALL,
+        namespace: str = "",
     ) -> builtins.list[Line]:
         """Return what the present pods of a job have logged, oldest first: of `nodes` such as worker-0 or
-        master, else of all that train. `previous`: of the containers before the last restart in each pod."""
+        master, else of all that train. `previous`: of the containers before the last restart in each pod.
+        `only`: lines of a level or more serious, of a rank, from a time on."""
         key = self._key(name, namespace)
         with errors.about(_of(key)):
-            return await lines(self.kube, key, Which(nodes, tail, previous))
+            return await lines(self.kube, key, Which(nodes, tail, previous, only))
 
     async def follow_logs(
-        self, name: str, *nodes: str, tail: int | None = None, namespace: str = ""
+        self,
+        name: str,
+        *nodes: str,
+        tail: int | None = None,
+        only: Filter = ALL,
+        namespace: str = "",
     ) -> AsyncGenerator[Line | End, None]:
         """Yield the same, then each line as it comes and the end of each node, until the job has finished."""
         key = self._key(name, namespace)
         with errors.about(_of(key)):
-            found = follow(self.kube, key, Which(nodes, tail), heed=self._trouble())
+            found = follow(self.kube, key, Which(nodes, tail, filter=only), heed=self._trouble())
             async with contextlib.aclosing(found) as told:
                 async for each in told:
                     yield each

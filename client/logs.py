@@ -14,11 +14,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from elasticjob.api.logs import Entry
 from elasticjob.api.readings import number
 from elasticjob.api.roles import MASTER, MASTER_ALIAS
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
+from elasticjob.client.understood import ALL, Filter, Understanding
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Heed, Informer
 from elasticjob.kube.client.client import Client
@@ -62,6 +64,8 @@ class Line:
     at: int
     source: Source
     text: str
+    entry: Entry | None = field(default=None, compare=False)
+    """What it says; None of our own words about a log."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class Selection:
     nodes: Sequence[str] = ()
     tail: int | None = None
     previous: bool = False
+    filter: Filter = ALL
 
     def has(self, source: Source) -> bool:
         """Whether the log of a node is asked for."""
@@ -89,25 +94,33 @@ class Selection:
             source.role in MASTERS and not MASTERS.isdisjoint(self.nodes)
         )
 
+    def has_line(self, line: Line) -> bool:
+        """Whether a line of such a log is asked for."""
+        return line.entry is None or self.filter.has(line.entry)
 
-async def lines(client: Client, key: Key, wanted: Selection = Selection()) -> list[Line]:
+
+async def lines(
+    client: Client, key: Key, wanted: Selection = Selection(), known: Understanding | None = None
+) -> list[Line]:
     """Return what the present pods of a job have logged, oldest first. Raises NotFound.
 
     Of a pod whose machine does not answer, a line says so; where none answers, that is raised.
     """
     await client.get(ELASTICJOB, key.name, key.namespace)
+    known = known or Understanding(key)
     pods = [pod for pod in await _pods(client, key) if wanted.has(source_of(pod)) and _is_started(pod)]
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def read(pod: Pod) -> list[Line] | ServerError | Unreachable:
+    async def of(pod: Pod) -> list[Line] | ServerError | Unreachable:
         async with room:
             try:
-                found = [line async for line in _read(client, pod, wanted)]
+                read = [_said(line, known) async for line in _read(client, pod, wanted)]
             except (ServerError, Unreachable) as error:
                 return error
+            found = [line for line in read if wanted.has_line(line)]
             return found if wanted.tail is None else found[-wanted.tail :] if wanted.tail else []
 
-    return answer(pods, await asyncio.gather(*map(read, pods)))
+    return answer(pods, await asyncio.gather(*map(of, pods)))
 
 
 def answer(pods: Sequence[Pod], logs: Sequence[Sequence[Line] | ServerError | Unreachable]) -> list[Line]:
@@ -130,11 +143,12 @@ async def follow(
 
     Raises what `heed` raises of the errors meanwhile.
     """
-    past = await lines(client, key, replace(wanted, tail=1) if wanted.tail == 0 else wanted)
+    known = Understanding(key)
+    past = await lines(client, key, replace(wanted, tail=1) if wanted.tail == 0 else wanted, known)
     if wanted.tail != 0:  # the last lines are read all the same: those after them are new
         for line in past:
             yield line
-    following = _Following(client, key, wanted, latest(past), heed)
+    following = _Following(client, key, wanted, latest(past), heed, known)
     task = asyncio.create_task(following.run())
     try:
         while (found := await following.next(task)) is not None:
@@ -221,6 +235,7 @@ class _Following:
     heard: dict[str, int]
     """The time of the last line of each pod, by its uid: a deleted pod's name may be taken again."""
     heed: Heed
+    known: Understanding
     _queue: asyncio.Queue[Line | End] = field(default_factory=lambda: asyncio.Queue(BUFFERED))
     _readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _change: asyncio.Event = field(default_factory=asyncio.Event)
@@ -307,7 +322,14 @@ class _Following:
                 if line.at and line.at <= last:
                     continue
                 self.heard[source.uid] = max(self.heard.get(source.uid, 0), line.at)
-                await self._queue.put(line)
+                if self.wanted.has_line(said := _said(line, self.known)):
+                    await self._queue.put(said)
+
+
+def _said(line: Line, known: Understanding) -> Line:
+    """Return a line with what it says."""
+    node = f"{line.source.role}-{line.source.index}"
+    return replace(line, entry=known.entry(line.source.uid, node, line.at, line.text))
 
 
 def _first(group: ExceptionGroup[Exception]) -> Exception:
@@ -320,8 +342,11 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
 
 async def _read(client: Client, pod: Pod, wanted: Selection) -> AsyncGenerator[Line]:
     """Yield the log of a pod so far; nothing where its container has none yet, or is gone."""
+    asked = wanted.filter
+    tail = None if asked else wanted.tail  # the last ones of those that are asked for
+    since = asked.since if asked.rank is None else None  # which rank a line is of, earlier ones say
     try:
-        async with aclosing(_stream(client, pod, tail=wanted.tail, previous=wanted.previous)) as found:
+        async with aclosing(_stream(client, pod, tail=tail, previous=wanted.previous, since=since)) as found:
             async for line in found:
                 yield line
     except NotFound:

@@ -15,6 +15,7 @@ from elasticjob.client.client import Client
 from elasticjob.client.described import Description
 from elasticjob.client.logs import Line
 from elasticjob.client.objects import Options
+from elasticjob.client.understood import ALL, Filter
 from elasticjob.kube.objects.views import Event
 
 T = TypeVar("T")
@@ -89,10 +90,10 @@ class SyncClient:
         return self._run(self._client.describe(name, namespace=namespace))
 
     def logs(
-        self, name: str, *nodes: str, tail: int | None = None, namespace: str = ""
+        self, name: str, *nodes: str, tail: int | None = None, only: Filter = ALL, namespace: str = ""
     ) -> builtins.list[Line]:
         """Return what the present pods of a job have logged, oldest first: as `Client.logs`."""
-        return self._run(self._client.logs(name, *nodes, tail=tail, namespace=namespace))
+        return self._run(self._client.logs(name, *nodes, tail=tail, only=only, namespace=namespace))
 
     def submit(
         self,
