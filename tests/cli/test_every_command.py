@@ -28,9 +28,21 @@ from tests.kit.commands import invoke
 
 SEVERAL: Final = {"get", "describe", "suspend", "resume", "delete", "scale", "wait"}
 CHANGES: Final = {"submit", "scale", "suspend", "resume", "delete", "crds"}
-PRINTS: Final = {"submit", "list", "get", "top", "explain", "doctor", "crds", "version", "demo", "show"}
+PRINTS: Final = {
+    "submit",
+    "list",
+    "logs",
+    "get",
+    "top",
+    "explain",
+    "doctor",
+    "crds",
+    "version",
+    "demo",
+    "show",
+}
 PROGRAMS: Final = {"run", "agent", "devcluster", "operator", "di-server", "brain", "master", "dashboard"}
-FOR_PEOPLE: Final = {"describe", "logs", "wait", "convert", "export"}
+FOR_PEOPLE: Final = {"describe", "wait", "convert", "export"}
 """Text, an exit code or a file is their answer: `get -o json` has the object."""
 
 
