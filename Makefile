@@ -40,7 +40,7 @@ $(VENV)/axe.min.js: $(DEV) # finds faults of accessibility, for the story of the
 	echo "880970c081707360e64f34cea25ff91892f5bc95675b0776925b9709dd8a68bb  $(VENV)/axe.new" | sha256sum --check --quiet && mv $(VENV)/axe.new $@
 
 pictures: $(DEV) # pictures of the dashboard and of a report, in four widths, light and dark, in pictures/ (two minutes)
-	$(TIMED) $(BIN)/python -m tests.page.pictures pictures $(FLAGS)
+	$(TIMED) $(BIN)/python -m tests.page.pictures $(FLAGS)
 
 di-engine: $(DEV) # the stock DI-engine, for the stories of DIJobs
 	@hack/di-engine "$(VENV)"
@@ -154,6 +154,7 @@ judges: $(DEV) # 200 histories of the virtual world played on devcluster, and 30
 troubles: $(DEV) # jobs and clusters broken in 48 ways on a real control plane: doctor names the cause, its next step mends it (15 minutes; FLAGS="--only claim --on devcluster", FLAGS=--record)
 	@hack/kube-binaries control-plane kwok kubectl kueue
 	$(TIMED) $(BIN)/python -m lab.diagnoses $(FLAGS)
+
 alerts: $(DEV) # a day of ordinary life and broken ones, played in virtual time: no alert is false, none is late (six minutes; FLAGS="ElasticJobHangs")
 	$(TIMED) $(BIN)/python -m tests.monitoring.lives $(FLAGS)
 

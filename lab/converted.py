@@ -27,6 +27,7 @@ from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.client.objects import IMAGE
 from elasticjob.devcluster import DevCluster
 from elasticjob.kube.objects.kinds import Manifest
+from lab.chosen import chosen
 from lab.jobs.job import staged
 from lab.jobs.site import Site, lent
 from lab.paths import ROOT, SCRIPTS
@@ -39,7 +40,7 @@ OF_THE_SPEC: Final = ("suspend", "managedBy", "resourceLimits", "nodeCheck")
 
 
 def main(names: list[str]) -> int:
-    """Play the manifests of these names, or all, and print what became of each."""
+    """Play the manifests of these names, and print what became of each."""
     rows = asyncio.run(_whole(names))
     for name, (expected, problem) in rows.items():
         print(f"| {name} | {expected} | {problem or 'as meant'} |")
@@ -71,11 +72,9 @@ async def played(site: Site, folder: Path, names: Sequence[str]) -> dict[str, tu
 
     missing = {path.relative_to(FOLDER / "manifests").as_posix() for path in _files()} - worlds.keys()
     assert not missing, f"worlds.yaml does not say what {sorted(missing)} are meant to be"
-    chosen = [
-        (at, name, meant) for at, (name, meant) in enumerate(worlds.items()) if not names or name in names
-    ]
-    problems = await asyncio.gather(*(one(*each) for each in chosen))
-    return {name: (_said(meant), problem) for (_, name, meant), problem in zip(chosen, problems, strict=True)}
+    some = [(at, name, meant) for at, (name, meant) in enumerate(worlds.items()) if name in names]
+    problems = await asyncio.gather(*(one(*each) for each in some))
+    return {name: (_said(meant), problem) for (_, name, meant), problem in zip(some, problems, strict=True)}
 
 
 def _files() -> Iterator[Path]:
@@ -182,4 +181,4 @@ def _said(meant: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(chosen(__doc__, yaml.safe_load((FOLDER / "worlds.yaml").read_text()))))

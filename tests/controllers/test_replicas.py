@@ -86,7 +86,7 @@ def test_the_flag_names_a_lease(flag: str | None, lease: str | None, namespace: 
     [
         (
             {"webhook_service": "hooks"},
-            "webhook_service: Value error, 'hooks' is not of the form namespace/name",
+            "webhook.service: Value error, 'hooks' is not of the form namespace/name",
         ),
         ({"webhook_service": "hooks/"}, "'hooks/' is not of the form namespace/name"),
         ({"webhook_inject_from": "/x"}, "'/x' is not of the form namespace/name"),

@@ -60,7 +60,7 @@ async def test_the_doctor_says_why_a_job_failed_and_what_comes_next(
     assert await doctor.wait() == 1, doctor.output
     assert "✗ the job has failed: PodFailed: " in doctor.output
     assert "No module named 'nothing_here'" in doctor.output
-    assert f"→ elasticjob logs digits -n {site.namespace}" in doctor.output
+    assert f"$ elasticjob logs digits -n {site.namespace}" in doctor.output
 
     doctor = elasticjob(stage, site, tmp_path, "doctor")
     doctor.spawn()

@@ -25,6 +25,10 @@ ROWS: Final = [
 LONG: Final = re.compile(r"^([a-z-]+):(?!.*##).*\n(?:\t.*\n)*?\t\$\(TIMED\)", re.MULTILINE)
 """Targets that print their minutes, and are not in the list of `make help`."""
 
+ENDS: Final = re.compile(
+    r"end_on_sigterm\(\)|chosen\(__doc__|signal\(signal.SIGTERM|benchmarks.commands import"
+)
+
 
 def test_each_long_suite_has_a_row() -> None:
     targets = {target.partition(" ")[0] for _, _, target, _ in ROWS}
@@ -53,7 +57,8 @@ def test_a_suite_ends_what_it_started_on_sigterm(target: str) -> None:
     for program, _ in programs(*shlex.split(target)):
         if program.startswith("-m "):
             assert re.search(
-                r"end_on_sigterm\(\)|signal\(signal.SIGTERM|benchmarks.commands import", source(program)
+                r"end_on_sigterm\(\)|chosen\(__doc__|signal\(signal.SIGTERM|benchmarks.commands import",
+                source(program),
             )
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import yaml
 
+from lab.chosen import chosen
 from lab.simulation.scrapes import play
 from tests.kit.monitoring.rig import METRIC, RULES, rules
 from tests.monitoring.cases import CASES, up
@@ -294,16 +295,16 @@ def main(only: Collection[str]) -> int:
     """Print when each alert fired, and return 1 where one was false or late."""
     wrong = list[str]()
     for name, (history, minutes) in ORDINARY.items():
-        if not only or name in only:
+        if name in only:
             false = fired(history, minutes)
             wrong += [name] if false else []
             print(f"{name:50} {minutes:5} min  {dict(false) or 'no alert'}", flush=True)
     for each in BROKEN:
-        if not only or each.alert in only:
+        if each.alert in only:
             found = fired(each.history, each.at + each.within + 1, each.away)
             wrong += report(each.alert, found, each.at, each.within, each.beside)
     for name, (at, within) in BY_HAND.items():
-        if not only or name in only:
+        if name in only:
             case = next(each for each in CASES if each.alert == name)
             found = alerts_of({up("operator"): "1x200", **case.series}, at + within + 1, every=case.every)
             wrong += report(name, found, at, within)
@@ -312,4 +313,4 @@ def main(only: Collection[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(chosen(__doc__, [*ORDINARY, *(each.alert for each in BROKEN), *BY_HAND])))

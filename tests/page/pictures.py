@@ -1,10 +1,9 @@
-"""Pictures of the dashboard and of a report, in a folder: `python -m tests.page.pictures FOLDER [PAGE]`."""
+"""Pictures of the dashboard and of a report, in pictures/: `python -m tests.page.pictures [PAGE...]`."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +11,8 @@ from typing import Final
 
 from elasticjob.page.local import serving
 from elasticjob.page.pages import Pages
+from lab.chosen import chosen
+from lab.paths import ROOT
 from tests.kit.browser import browsing
 from tests.page.scenes import TROUBLES, Scene, report
 
@@ -23,12 +24,16 @@ PAGES: Final[Mapping[str, tuple[Scene, str]]] = {
 }
 
 
-async def main(folder: Path, wanted: str = "") -> None:
+EVERY: Final = {**PAGES, "report": (Scene(), "")}
+FOLDER: Final = ROOT / "pictures"
+
+
+async def main(folder: Path, wanted: Collection[str]) -> None:
     """Write a picture of each page in each width, light and dark."""
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
         async with browsing(Path(place)) as tab:
-            for name, (scene, anchor) in {**PAGES, "report": (Scene(), "")}.items():
-                if wanted not in name:
+            for name, (scene, anchor) in EVERY.items():
+                if name not in wanted:
                     continue
                 async with serving(Pages(scene)) as url:
                     await tab.open(url)
@@ -43,5 +48,5 @@ async def main(folder: Path, wanted: str = "") -> None:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
-    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
+    FOLDER.mkdir(exist_ok=True)
+    asyncio.run(main(FOLDER, chosen(__doc__, EVERY)))
