@@ -56,10 +56,7 @@ def test_a_suite_is_there_and_knows_its_flags(row: list[str], short: bool) -> No
 def test_a_suite_ends_what_it_started_on_sigterm(target: str) -> None:
     for program, _ in programs(*shlex.split(target)):
         if program.startswith("-m "):
-            assert re.search(
-                r"end_on_sigterm\(\)|chosen\(__doc__|signal\(signal.SIGTERM|benchmarks.commands import",
-                source(program),
-            )
+            assert ENDS.search(source(program))
 
 
 @pytest.mark.parametrize(
