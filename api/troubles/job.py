@@ -113,6 +113,9 @@ def has_nodes_that_do_not_run(seen: JobFacts, now: datetime) -> Iterator[Trouble
         return
     detail = COUNT.sub("", running.message, count=1)
     since = running.last_transition_time if running.status == "False" else None
+    again = find(status.conditions, "Restarting")
+    if again is not None and again.status == "True" and not detail:
+        detail, since = again.message, again.last_transition_time
     cause = cause_of(status.reason, detail)
     made = trouble_of(cause, seen.job, detail or running.message, since=since)
     yield replace(made, commands=(*_fewer(seen, status.reason), *made.commands))

@@ -125,6 +125,13 @@ UNSCHEDULABLE = {
     "conditions": [condition("Running", "Pending", "0 of 2 nodes run; no room", "False")],
     "replicaStatuses": {"worker": {"desired": 2}},
 }
+LEAVING = {
+    "reason": "Terminating",
+    "conditions": [
+        condition("Running", "NodesRunning", "2 of 2 nodes run"),
+        condition("Restarting", "NodesReplaced", "digits-worker-1 is on its way out"),
+    ],
+}
 NO_CLAIM = UNSCHEDULABLE | {
     "conditions": [
         condition("Running", "", 'digits-worker-0: persistentvolumeclaim "data" not found', "False")
@@ -153,6 +160,7 @@ def test_what_its_master_has_found_is_told_once() -> None:
                          "conditions": [condition("Failed", "OutOfMemory", "OOMKilled at 4Gi")]})), "wrong",
          "OutOfMemory", "OOMKilled at 4Gi (since 10 min)"),
         (JobFacts(a_job(UNSCHEDULABLE)), "wrong", "Unschedulable", "no room (since 10 min)"),
+        (JobFacts(a_job(LEAVING)), "doubtful", "Terminating", "waits for it: digits-worker-1 is on its way"),
         (JobFacts(a_job(NO_CLAIM)), "wrong", "VolumeMissing", 'persistentvolumeclaim "data" not found'),
         (JobFacts(a_job(UNSCHEDULABLE), pods=(a_pod(status=PENDING, resources=GPUS),), nodes=NODES), "wrong",
          "NeverFits", "digits-worker-0 asks for 8 of nvidia.com/gpu, and no machine has more than 4"),
