@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from elasticjob.api.logs import read
+
 TAIL: Final = 30  # lines of output that an error has
 LAST_LINES: Final = 2.0  # seconds that the rest of the output may take
 OWN: Final = "elasticjob "
-"""The beginning of the lines that agents and masters log."""
+"""The beginning of the lines that agents and masters say on a terminal."""
 
 
 @contextmanager
@@ -108,7 +110,7 @@ class Running:
         sys.stdout.write(text)
         sys.stdout.flush()
         *lines, self._rest = (self._rest + text).split("\n")
-        self.tail.extend(line for line in lines if not line.startswith(OWN))
+        self.tail.extend(line for line in lines if not line.startswith(OWN) and read(line) is None)
         return bool(received)
 
 

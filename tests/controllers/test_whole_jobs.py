@@ -238,7 +238,7 @@ NO_CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": 
 
 STUCK: dict[str, tuple[Manifest, Manifest, str, str]] = {
     "settings": (NO_CONFIG_MAP, {}, "CreateContainerConfigError", 'configmap "nothing" not found'),
-    "claim": ({}, NO_CLAIM, "Unschedulable", 'persistentvolumeclaim "nothing" not found'),
+    "claim": ({}, NO_CLAIM, "VolumeMissing", 'persistentvolumeclaim "nothing" not found'),
     "machine": ({}, {"nodeSelector": {"gpu": "h200"}}, "Unschedulable", "0/"),
     "image": ({"image": "no.such/image:1"}, {}, "ImagePullBackOff", "no.such/image:1"),
 }
@@ -267,9 +267,9 @@ async def test_a_volume_that_is_missing_is_told_when_the_start_takes_too_long(
     volumes = [{"name": name, "configMap": {"name": name}} for name in ("something", "nothing")]
     spec["replicaSpecs"]["worker"]["template"]["spec"]["volumes"] = volumes
     await site.apply(spec)
-    await site.until(lambda: site.job().status.reason == "ContainerCreating")
+    await site.until(lambda: site.job().status.reason == "VolumeMissing")
     assert "has not started the pod: there is no ConfigMap nothing" in site.condition("Running")[2]
-    await site.event("ConfigMap nothing", "ContainerCreating")
+    await site.event("ConfigMap nothing", "VolumeMissing")
 
 
 async def test_a_failing_init_container_is_named_with_its_code(site: Site) -> None:

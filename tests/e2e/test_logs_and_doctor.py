@@ -66,7 +66,7 @@ async def test_the_doctor_says_why_a_job_failed_and_what_comes_next(
     doctor.spawn()
     assert await doctor.wait() == 0, doctor.output
     healthy = ("✓ webhooks check jobs", "✓ the API server answers: v")
-    assert all(line in doctor.output for line in (*healthy, f"! {site.namespace}/digits is Failed"))
+    assert all(line in doctor.output for line in (*healthy, f"{site.namespace}/digits is Failed"))
 
 
 def elasticjob(stage: Stage, site: Site, folder: Path, *words: str) -> Process:
