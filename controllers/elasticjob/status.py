@@ -22,6 +22,7 @@ from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE, ONE_BY_ONE
 from elasticjob.controllers.elasticjob.master import policy
 from elasticjob.controllers.elasticjob.obstacles import Obstacle, obstacles
 from elasticjob.controllers.elasticjob.seen import KUEUE_ABSENT, Seen, without_kueue
+from elasticjob.controllers.elasticjob.sizes import asked_anew
 from elasticjob.controllers.nodes.relaunch import Node, Standing
 from elasticjob.controllers.parts import names
 from elasticjob.controllers.parts.gangs.apis import api_of
@@ -46,6 +47,10 @@ class Saying:
     reason: str
     message: str = ""
     always: bool = False
+
+
+OPEN: Final = (None, PlanPhase.PENDING, PlanPhase.SCALING)
+"""Phases of a plan that is being carried out."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,12 @@ class Picture:
         return all(up[role] >= min(spec.bounds.least, sizes.get(role, 0)) for role, spec in roles.items())
 
     @cached_property
+    def is_resized(self) -> bool:
+        """Whether the sizes that the user asks for are those of the nodes, or cannot be."""
+        newest = self.seen.newest_request
+        return not asked_anew(self.seen) and (newest is None or newest.status.phase not in OPEN[:2])
+
+    @cached_property
     def has_trained(self) -> bool:
         """Whether the master has reported a step."""
         training = self.seen.job.status.training
@@ -98,8 +109,7 @@ class Picture:
     @cached_property
     def scaling(self) -> tuple[str, ...]:
         """The plans that are being carried out."""
-        open_ = (None, PlanPhase.PENDING, PlanPhase.SCALING)
-        going = (plan for plan in self.seen.plans if plan.status.phase in open_)
+        going = (plan for plan in self.seen.plans if plan.status.phase in OPEN)
         return tuple(f"{plan.metadata.name}: {plan.spec.reason}".rstrip(": ") for plan in going)
 
     @cached_property
@@ -194,6 +204,7 @@ def progress(picture: Picture) -> Progress:
     """Return what kstatus is told: Ready is a job that trains, has succeeded, or is suspended by its user."""
     failed, running, suspended = _failed(picture), _running(picture), _suspended(picture)
     created, complete, restarting = _created(picture), _complete(picture), _restarting(picture)
+    resizing = Saying("Running", True, "Resizing", "another size is asked for")
     rested = Verdict.READY if suspended.true else Verdict.RECONCILING
     rows = (
         (failed.true, Verdict.STALLED, failed),
@@ -201,6 +212,7 @@ def progress(picture: Picture) -> Progress:
         (running.reason == QUEUED, Verdict.RECONCILING, running),
         (picture.seen.job.spec.suspend, rested, suspended),
         (not created.true, Verdict.RECONCILING, created),
+        (running.true and not picture.is_resized, Verdict.RECONCILING, resizing),
         (running.true and picture.has_enough, Verdict.READY, running),
         (restarting.true, Verdict.RECONCILING, restarting),
         (True, Verdict.RECONCILING, replace(running, reason="Pending")),

@@ -248,6 +248,11 @@ VERDICTS: dict[str, tuple[Seen, str, str]] = {
     "a worker is done": (seen(lives=(ended(0, code=0), life(1))), "Current", "NodesRunning"),
     "a node is replaced": (seen(lives=(oom(0), life(1))), "InProgress", "NodesReplaced"),
     "scaling": (seen(lives=UP, plans=(plan(phase="Scaling"),)), "Current", "NodesRunning"),
+    "another size is asked for": (
+        seen(job({"worker": role(5, minReplicas=1)}), resource({"worker": 2}), UP),
+        "InProgress",
+        "Resizing",
+    ),
     "suspended": (seen(job(suspend=True), masters=()), "Current", "JobSuspended"),
     "suspending": (seen(job(suspend=True), lives=UP), "InProgress", "Suspending"),
     "queued": (WAITS_FOR_QUOTA, "InProgress", "JobQueued"),
