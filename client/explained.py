@@ -8,6 +8,7 @@ from elasticjob.api.escapes import as_line
 from elasticjob.api.v1alpha1.elasticjob import FINISHED
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
 from elasticjob.client.described import Description, describe_event, moment, pod_state
+from elasticjob.kube.objects.kstatus import Verdict
 from elasticjob.kube.objects.views import Pod
 
 FEW = 10
@@ -25,7 +26,8 @@ def _state(known: Description) -> Iterator[str]:
     status = known.job.status
     yield f"{known.job.key} is {status.phase or 'new'}{f' ({status.reason})' if status.reason else ''}"
     for one in status.conditions:
-        if one.message and (one.status == "True" or one.reason == status.reason):
+        held = one.reason == status.reason and one.type != Verdict.READY
+        if one.message and (one.status == "True" or held):
             yield f"  {one.type}: {one.message}"
 
 

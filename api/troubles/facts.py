@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -64,6 +65,19 @@ class JobFacts:
     """Why the job's master does not answer; "" if it does, None where nobody asked it."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """What could not be read, and why."""
+    behind: str = ""
+    """How its status has differed from its pods for seconds; "" if it does not."""
+
+
+def difference(job: ElasticJob, pods: Iterable[Pod]) -> str:
+    """Return how many nodes of a role the status calls active beyond the pods that there are, "" if none."""
+    there = Counter(pod.metadata.labels.get(LABEL_ROLE, "") for pod in pods)
+    active = {role: each.active for role, each in job.status.replica_statuses.items()}
+    return "; ".join(
+        f"the status says that {count} of role {role} run, and there are {there[role]} pods"
+        for role, count in active.items()
+        if count > there[role]
+    )
 
 
 def is_unseen(job: ElasticJob, now: datetime) -> bool:

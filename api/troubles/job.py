@@ -24,6 +24,7 @@ from elasticjob.kube.objects.conditions import find
 from elasticjob.kube.objects.views import Event, Pod
 
 NO_STEP: Final = timedelta(minutes=5)
+MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
 UNREADY: Final = timedelta(seconds=15)
 """A master that starts is ready by then."""
 STUCK: Final = timedelta(minutes=2)
@@ -45,8 +46,8 @@ def examine(seen: JobFacts, now: datetime) -> tuple[Trouble, ...]:
 
 
 def belongs_to_another_controller(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
-    """A job with another managedBy is left alone."""
-    if not seen.job.spec.is_ours:
+    """A job with another managedBy is left alone; MultiKueue runs it in another cluster."""
+    if not seen.job.spec.is_ours and seen.job.spec.managed_by != MULTIKUEUE:
         yield trouble_of("ManagedElsewhere", seen.job, seen.job.spec.managed_by)
 
 
@@ -90,6 +91,12 @@ def has_failed(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
         yield replace(made, sentence=f"the job has failed: {made.sentence}")
 
 
+def has_fewer_pods_than_it_says(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
+    """The status counts nodes that run, and their pods are gone: nobody has looked since."""
+    if seen.behind:
+        yield trouble_of("NotReconciled", seen.job, seen.behind)
+
+
 def has_an_unreachable_master(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
     """Its page does not answer, and its probe fails: a network policy may keep the reader from the page."""
     pod = running_master(seen.pods)
@@ -113,6 +120,8 @@ def has_nodes_that_do_not_run(seen: JobFacts, now: datetime) -> Iterator[Trouble
         return
     detail = COUNT.sub("", running.message, count=1)
     since = running.last_transition_time if running.status == "False" else None
+    told = (each for each in seen.events if each.reason == status.reason and each.first_timestamp)
+    since = max((each.first_timestamp for each in told if each.first_timestamp), default=since)
     again = find(status.conditions, "Restarting")
     if again is not None and again.status == "True" and not detail:
         detail, since = again.message, again.last_transition_time
@@ -270,6 +279,7 @@ RULES: Final[tuple[Rule[JobFacts], ...]] = (
     is_not_seen_by_an_operator,
     cannot_be_deleted,
     has_failed,
+    has_fewer_pods_than_it_says,
     does_not_fit_its_nodes,
     is_refused_by_machines,
     has_an_unreachable_master,

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Facts = TypeVar("Facts")
+LONGEST: Final = 600
+"""Characters of a sentence that are shown in a line: a program may end with any text."""
 
 
 class Grade(StrEnum):
@@ -52,7 +54,8 @@ class Trouble:
             f"last {span(now - self.last)} ago" if self.last else "",
         ]
         told = ", ".join(filter(None, times))
-        return f"{self.sentence} ({told})" if told else self.sentence
+        short = self.sentence if len(self.sentence) <= LONGEST else f"{self.sentence[:LONGEST]}…"
+        return f"{short} ({told})" if told else short
 
 
 Rule = Callable[[Facts, datetime], Iterable[Trouble]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from elasticjob.api.troubles.facts import ClusterFacts, JobFacts, Trial, running_master
+from elasticjob.api.troubles.facts import ClusterFacts, JobFacts, Trial, difference, running_master
 from elasticjob.api.v1alpha1.common import GROUP, LABEL_JOB
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 PATIENCE: Final = 3.0
 """Seconds for each source: one that does not answer is told, and holds nothing up."""
+AGAIN: Final = 2.0
+"""Seconds until a status that differs from its pods is looked at again."""
 LEASE_NAME: Final = "elasticjob-operator"
 PROGRAMS: Final = (
     "app.kubernetes.io/component in (operator,brain,di-server),app.kubernetes.io/name=elasticjob"
@@ -104,6 +106,19 @@ async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) 
 
 async def one_job(client: Client, key: Key, masters: Masters | None = None) -> JobFacts:
     """Read a job and what stands around it. Raises KubeError where the job itself cannot be read."""
+    seen = await _look(client, key, masters)
+    if (
+        not (behind := difference(seen.job, seen.pods))
+        or "pods" in seen.unread
+        or seen.job.status.phase in FINISHED
+    ):
+        return seen
+    await asyncio.sleep(AGAIN)  # an operator that works has seen it by then
+    seen = replace(await _look(client, key, None), master=seen.master)
+    return replace(seen, behind=behind if difference(seen.job, seen.pods) == behind else "")
+
+
+async def _look(client: Client, key: Key, masters: Masters | None) -> JobFacts:
     job = await _first(client, client.get(ELASTICJOB, key.name, key.namespace))
     reader = Reader(client)
     pods, plans, events, nodes = await asyncio.gather(

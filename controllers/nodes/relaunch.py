@@ -54,6 +54,8 @@ from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import Pod
 from elasticjob.sizing.exits import ExitReason
 
+STARTS = timedelta(seconds=45)
+"""A program is ready by then, also where many start at once."""
 LONG_LIFE = timedelta(minutes=1)
 FIRST_PAUSE = timedelta(seconds=2)
 LONGEST_PAUSE = timedelta(seconds=60)
@@ -427,6 +429,7 @@ def life_of(
         return None
     end = ending(pod)
     status = main_status(pod)
+    started = status.state.running.started_at if status and status.state.running else None
     given, asked = annotations.get(names.STANDS_IN), decode(annotations.get(names.RESOURCE), _RESOURCE)
     machine, leaves_at = pod.spec.node_name, pod.metadata.deletion_timestamp
     grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
@@ -445,7 +448,7 @@ def life_of(
         lingers=end is not None and pod.status.phase not in ("Succeeded", "Failed") and _goes_on(pod),
         running=end is None and bool(status and status.state.running),
         ready=end is None and is_true(pod.status.conditions, "Ready"),
-        unready=_unready(pod) if end is None and status and status.state.running else None,
+        unready=_unready(pod, started) if end is None else None,
         addressed=bool(pod.status.pod_ip),
         terminating=leaves_at is not None,
         deleted_at=leaves_at - grace if leaves_at and grace else None,
@@ -533,9 +536,12 @@ def _need(volume: Manifest) -> str:
     return ""
 
 
-def _unready(pod: Pod) -> datetime | None:
+def _unready(pod: Pod, started: datetime | None) -> datetime | None:
+    """Return since when the probe of a pod fails: a program that starts has its time."""
     ready = find(pod.status.conditions, "Ready")
-    return ready.last_transition_time if ready and ready.status == "False" else None
+    if ready is None or ready.status != "False" or ready.last_transition_time is None or started is None:
+        return None
+    return max(ready.last_transition_time, after(started, STARTS))
 
 
 def _since(pod: Pod) -> datetime | None:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.kube.client.client import Client
-from elasticjob.kube.errors import AlreadyExists, KubeError
+from elasticjob.kube.errors import KubeError
 from elasticjob.kube.objects import views
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.kube.objects.views import CONFIG_MAP
@@ -142,15 +142,17 @@ class ConfigMap:
         return {"name": self._name, "namespace": self._namespace, "ownerReferences": [self._owner]}
 
     async def _make(self) -> str:
-        """Return the uid of the job's ConfigMap, made if there is none: what is applied is not another's."""
-        try:
+        """Return the uid of the job's ConfigMap, made if there is none: what is applied is not another's.
+
+        The operator has made it where the master may not: a master that has lost sight of it looks first.
+        """
+        found = await self._client.find(CONFIG_MAP, self._name, self._namespace)
+        if found is None:
             made = await self._client.create(CONFIG_MAP.untyped(), {"metadata": self._metadata})
-        except AlreadyExists:
-            found = await self._client.find(CONFIG_MAP, self._name, self._namespace)
-            if found is None or not self._is_ours(found):
-                raise StoreError(f"ConfigMap {self._name} exists and is not of this job: delete it") from None
-            return found.metadata.uid
-        return str(made["metadata"]["uid"])
+            return str(made["metadata"]["uid"])
+        if not self._is_ours(found):
+            raise StoreError(f"ConfigMap {self._name} exists and is not of this job: delete it")
+        return found.metadata.uid
 
     async def _pack(self, data: bytes) -> Manifest:
         if len(data) <= self.READABLE:

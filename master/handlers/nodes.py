@@ -270,6 +270,7 @@ def tick(job: Job, now: datetime) -> Job:
     """
     if _may_be_late(job, now):
         job = _without_the_late(job, now)
+    job = _with_who_is_back(job, now)
     if job.gathering and (job.waits_for_pods or rules.saving(job, now)):
         job = job.but(gathering=now)
     return rules.settle(job, now)
@@ -285,9 +286,21 @@ def _without_the_late(job: Job, now: datetime) -> Job:
     for node in job.nodes.values():
         if node.beat and now - node.beat > job.spec.limits.silence:
             job = gone(job, job.nodes[node.name], f"{node.name} is silent", now)
+            if job.nodes[node.name].alive:  # its pod runs, and looks well to everybody else
+                why = f"{node.name} does not answer, and the others go on without it"
+                job = workers.add_finding(job, Kind.FAULT_NODE, why, now, node.name)
         elif node.joined and node.joined.until < now:
             job = job.put(job.nodes[node.name].but(joined=None))
     return job.but(nodes=job.nodes.exact())
+
+
+def _with_who_is_back(job: Job, now: datetime) -> Job:
+    """Return the job with findings closed about nodes that answer again, or whose pod is gone."""
+    kind = Kind.FAULT_NODE
+    about = {each.about for each in job.health.findings if each.reason is kind and each.until is None}
+    known = (node for name in about if (node := job.nodes.get(name)) is not None)
+    away = {node.name for node in known if node.excluded or (node.alive and node.beat is None)}
+    return workers.close_findings(job, kind, now, away) if about - away else job
 
 
 def overslept(job: Job, gap: timedelta) -> Job:

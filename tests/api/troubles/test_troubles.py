@@ -108,6 +108,9 @@ UNMOUNTED = view(
 REFUSED = a_pod(
     status={"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
 )
+LATE_NEWS = view(
+    EVENT, "l", involvedObject={"kind": "ElasticJob"}, reason="Unschedulable", firstTimestamp=at(minutes=1)
+)
 UNSAVED = {"time": at(minutes=3), "reason": "CheckpointTrouble"}
 FAILS = {"time": at(minutes=50), "reason": "WorkerFailed", "message": "boom"}
 WARNING = view(
@@ -193,6 +196,8 @@ def test_what_its_master_has_found_is_told_once() -> None:
          "LowGoodput", "50% is; lost: a 90 s"),
         (JobFacts(a_job(), events=(WARNING,)), "doubtful", "NodeLost", "node a is gone (last 3 min ago)"),
         (JobFacts(a_job(spec={"suspend": True})), "doubtful", "Suspended", ""),
+        (JobFacts(a_job(), behind="1 runs, and there are 0 pods"), "wrong", "NotReconciled", "0 pods"),
+        (JobFacts(a_job(UNSCHEDULABLE), events=(LATE_NEWS,)), "wrong", "Unschedulable", "(since 60 s)"),
         (JobFacts(a_job(), unread={"events": "forbidden"}), "unknown", "NotRead", "events: forbidden"),
         (JobFacts(a_job({"workers": "2/2", "training": {"step": 1200, "stepsPerSecond": 3.14159}})), "well",
          "", "digits is Running, workers 2/2, step 1,200, 3.14 steps/s"),

@@ -17,7 +17,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN, ScalePlan
 from elasticjob.cli.podrules import OperatorsRules
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.clock import SystemClock
-from elasticjob.kube.errors import NotFound
+from elasticjob.kube.errors import Forbidden, NotFound, Unreachable
 from elasticjob.kube.objects.owner import owner_reference
 from elasticjob.kube.objects.views import CONFIG_MAP, POD, Pod
 from elasticjob.master.cluster.settings import Settings
@@ -173,6 +173,30 @@ async def test_a_config_map_of_a_user_is_not_taken_for_the_snapshot(place: Place
         await place.client.delete(CONFIG_MAP, "digits-master-state", place.namespace)
         with pytest.raises(StoreError):
             await store.save(b"{}")
+
+
+async def test_a_save_that_got_no_answer_is_made_again_without_the_right_to_create(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.declare(replicas=2)
+    declared = await place.client.get(ELASTICJOB, "digits", place.namespace)
+    owner = owner_reference(declared, ELASTICJOB, controller=False)
+    store = ConfigMap(place.client, place.namespace, "digits-master-state", owner)
+    await store.save(b"{}")
+
+    async def away(*_: object, **__: object) -> None:
+        raise Unreachable("no answer within 30 s")
+
+    async def forbidden(*_: object, **__: object) -> None:
+        raise Forbidden(403, "Forbidden", "cannot create configmaps")
+
+    with monkeypatch.context() as slow:
+        slow.setattr(place.client, "apply", away)
+        with pytest.raises(StoreError, match="no answer"):
+            await store.save(b'{"a": 1}')
+    monkeypatch.setattr(place.client, "create", forbidden)
+    await store.save(b'{"a": 1}')
+    assert await store.load() == b'{"a": 1}'
 
 
 def crowd(many: int) -> Job:

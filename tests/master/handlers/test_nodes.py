@@ -398,3 +398,13 @@ def test_shards_of_a_node_without_an_agent_return_with_its_pod(after: list[nodes
     assert game.job.shards.datasets["records"].holding
     game.see(pod("worker-0"), *after)
     assert not game.job.shards.datasets["records"].holding
+
+
+def test_a_node_that_is_silent_while_its_pod_runs_is_told_until_it_answers() -> None:
+    game = played("node-0", "node-1")
+    game.see(pod("node-0", Phase.RUNNING), pod("node-1", Phase.RUNNING))
+    game.wait(7, "node-0")
+    (found,) = game.job.health.findings
+    assert (found.reason, found.about, found.until) == (Kind.FAULT_NODE, "node-1", None)
+    game.wait(1, "node-0", "node-1")
+    assert [each.until is None for each in game.job.health.findings] == [False]
