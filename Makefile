@@ -151,7 +151,7 @@ judges: $(DEV) # 200 histories of the virtual world played on devcluster, and 30
 	$(TIMED) $(BIN)/python -m lab simulate --judge devcluster $(or $(FLAGS),--histories 200)
 	$(TIMED) $(BIN)/python -m lab simulate --judge real $(or $(FLAGS),--histories 30)
 
-troubles: $(DEV) # jobs and clusters broken in 48 ways on a real control plane: doctor names the cause, its next step mends it (15 minutes; FLAGS="--only claim --on devcluster", FLAGS=--record)
+troubles: $(DEV) # jobs and clusters broken in 50 ways on a real control plane: doctor names the cause, its next step mends it (15 minutes; FLAGS="--only claim --on devcluster", FLAGS=--record)
 	@hack/kube-binaries control-plane kwok kubectl kueue
 	$(TIMED) $(BIN)/python -m lab.diagnoses $(FLAGS)
 
