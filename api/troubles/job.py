@@ -31,6 +31,8 @@ STUCK: Final = timedelta(minutes=2)
 RECENT: Final = timedelta(minutes=30)
 OFTEN: Final = 3
 """How often a worker fails in the same way, or machines refuse a pod, until a person must look."""
+WARM: Final = timedelta(minutes=10)
+"""A job that has begun since says nothing by its goodput."""
 POOR: Final = 0.8
 """Goodput below it is worth a look."""
 COUNT: Final = re.compile(r"\d+ of \d+ nodes run(; )?")
@@ -224,8 +226,10 @@ def has_plans_that_failed(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
 
 def loses_time(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
     """Goodput is low, and the causes say where the time goes."""
-    training = seen.job.status.training
+    training, began = seen.job.status.training, seen.job.status.start_time
     if training is None or not training.step or training.goodput is None or training.goodput >= POOR:
+        return
+    if seen.job.status.phase in FINISHED or began is None or now - began < WARM:
         return
     causes = sorted(training.badput_seconds.items(), key=lambda each: -each[1])[:3]
     lost = ", ".join(f"{cause} {seconds} s" for cause, seconds in causes) or "no cause is known"

@@ -128,6 +128,7 @@ UNSCHEDULABLE = {
     "conditions": [condition("Running", "Pending", "0 of 2 nodes run; no room", "False")],
     "replicaStatuses": {"worker": {"desired": 2}},
 }
+SLOW: Manifest = {"training": {"step": 9, "goodput": 0.5, "badputSeconds": {"a": 90}}}
 LEAVING = {
     "reason": "Terminating",
     "conditions": [
@@ -192,7 +193,7 @@ def test_what_its_master_has_found_is_told_once() -> None:
         (found(*(UNSAVED | {"message": f"node-{n}: read-only"} for n in range(9))), "wrong",
          "CheckpointTrouble", "node-0: read-only (since 3 min, 9 times"),
         (JobFacts(a_job(), plans=(PLAN,)), "doubtful", "PlanFailed", "digits-7: 2 nodes are not"),
-        (JobFacts(a_job({"training": {"step": 9, "goodput": 0.5, "badputSeconds": {"a": 90}}})), "doubtful",
+        (JobFacts(a_job({"startTime": at(hours=1)} | SLOW)), "doubtful",
          "LowGoodput", "50% is; lost: a 90 s"),
         (JobFacts(a_job(), events=(WARNING,)), "doubtful", "NodeLost", "node a is gone (last 3 min ago)"),
         (JobFacts(a_job(spec={"suspend": True})), "doubtful", "Suspended", ""),
