@@ -111,7 +111,7 @@ class Collector:
                 self._share = min(LARGEST, ALL_LOGS // max(1, len(logs)))
                 waiting.update(_log_name(*each) for each in logs)
                 for pod in filter(_is_a_master, pods):
-                    for path, name in (("status", "master/status.json"), ("metrics", "master/metrics.txt")):
+                    for path, name in (("status", "master-status.json"), ("metrics", "master-metrics.txt")):
                         tasks.create_task(self.bundle.keep(name, self._masters.read(pod, path)))
                 for each in logs:
                     tasks.create_task(self._log(*each))

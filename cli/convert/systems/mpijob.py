@@ -19,7 +19,7 @@ from elasticjob.kube.objects.kinds import Manifest
 WORKERS: Final = "spec.replicaSpecs.worker"
 NO_POD: Final = "there is no launcher: its command is that of the workers, and their resources are their own"
 OF_MPI: Final = replace(
-    MARKS, objects=(r"/etc/mpi(?:/\w+)?", r"{job}-(?:config|ssh)", r"/root/\.ssh|/home/mpiuser/\.ssh")
+    MARKS, objects=(r"/etc/mpi(?:/\w+)?", r"{job}-(?:config|ssh)", r"/(?:root|home/mpiuser)/\.ssh")
 )
 """What mpi-operator puts into pods, and makes beside them."""
 THE_COMMAND: Final = "the workers run the launcher's command in its place"

@@ -58,7 +58,7 @@ MARKS: Final = Marks(
         (r"\$[({]?(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE)", ""),
     ),
     hosts=r"{job}-[a-z][a-z-]*-\d+",
-    objects=(r"{job}-(?:svc|ssh)", r"/root/\.ssh", r"/etc/volcano/[\w.-]+"),
+    objects=(r"{job}-(?:svc|ssh)", r"/(?:root)/\.ssh", r"/etc/volcano/[\w.-]+"),
 )
 """What Volcano and its plugins put into pods."""
 

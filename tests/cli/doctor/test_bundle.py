@@ -134,14 +134,14 @@ async def test_a_bundle_has_all_of_a_job_and_none_of_its_secrets(
         f"logs/digits-{role}-0/main{life}.log" for role in ("worker", "master") for life in ("", ".previous")
     ]
     wanted = {*logs, "doctor.txt", "doctor.json", "job.json", "pods.json", "events.json", "scaleplans.json"}
-    wanted |= {"master/status.json", "master/metrics.txt", "missing.txt", "versions/server.json"}
+    wanted |= {"master-status.json", "master-metrics.txt", "missing.txt", "versions/server.json"}
     assert wanted <= files.keys(), files["missing.txt"]
     for name, text in files.items():
         assert MARK not in text, (name, [line for line in text.splitlines() if MARK in line])
         assert "AKIA" not in text, name
     assert all("step 7 loss 0.5" in files[name] for name in logs)
     assert '"EPOCHS"' in files["pods.json"]
-    assert files["master/metrics.txt"] == "steps 7\n"
+    assert files["master-metrics.txt"] == "steps 7\n"
     assert "jobresource.json: it is not there" in files["missing.txt"]
 
     before = to.read_bytes()
@@ -170,6 +170,6 @@ async def test_what_is_gone_refused_or_silent_is_named_and_costs_little(
     assert lacking["job.json"] == "it is not there"
     assert "digits does not exist" in lacking["doctor.json"]
     assert 'User "jane" cannot list resource "events"' in lacking["events.json"]
-    for name in ("master/metrics.txt", "logs/digits-worker-0/main.log"):
+    for name in ("master-metrics.txt", "logs/digits-worker-0/main.log"):
         assert lacking[name] == "no answer within 3 s"
     assert {"pods.json", "logs/digits-master-0/main.log"} <= files.keys()
