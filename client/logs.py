@@ -19,7 +19,8 @@ from elasticjob.api.readings import number
 from elasticjob.api.roles import MASTER, MASTER_ALIAS
 from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_RELAUNCH, LABEL_ROLE
 from elasticjob.api.v1alpha1.containers import main_container, main_end, main_status
-from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED
+from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB, FINISHED, ElasticJob
+from elasticjob.client.errors import NotFound as NoSuch
 from elasticjob.client.understood import ALL, Filter, Understanding
 from elasticjob.kube.cache.cache import Cache
 from elasticjob.kube.cache.informer import Heed, Informer
@@ -35,6 +36,8 @@ AT_ONCE: Final = 16
 """Pods whose past is read at the same time."""
 PAUSE: Final = 0.5
 """Seconds before a log is asked for again: its container is about to start, or its connection broke."""
+NAMED: Final = 8
+"""Nodes that an error names."""
 MASTERS: Final = frozenset({MASTER, MASTER_ALIAS})
 """Names of the master's role."""
 BUFFERED: Final = 10_000
@@ -102,13 +105,16 @@ class Selection:
 async def lines(
     client: Client, key: Key, wanted: Selection = Selection(), known: Understanding | None = None
 ) -> list[Line]:
-    """Return what the present pods of a job have logged, oldest first. Raises NotFound.
+    """Return what the present pods of a job have logged, oldest first. Raises NotFound, also of a node.
 
     Of a pod whose machine does not answer, a line says so; where none answers, that is raised.
     """
-    await client.get(ELASTICJOB, key.name, key.namespace)
+    job = await client.get(ELASTICJOB, key.name, key.namespace)
     known = known or Understanding(key)
-    pods = [pod for pod in await _pods(client, key) if wanted.has(source_of(pod)) and _is_started(pod)]
+    there = await _pods(client, key)
+    if error := unknown(job, wanted, list(map(source_of, there))):
+        raise error
+    pods = [pod for pod in there if wanted.has(source_of(pod)) and _is_started(pod)]
     room = asyncio.Semaphore(AT_ONCE)
 
     async def of(pod: Pod) -> list[Line] | ServerError | Unreachable:
@@ -121,6 +127,27 @@ async def lines(
             return found if wanted.tail is None else found[-wanted.tail :] if wanted.tail else []
 
     return answer(pods, await asyncio.gather(*map(of, pods)))
+
+
+def unknown(job: ElasticJob, wanted: Selection, there: Sequence[Source]) -> NoSuch | None:
+    """Return the error of the first wanted node that a job neither has nor may yet get."""
+    roles, ordered = job.spec.roles, sorted({(each.role, each.index) for each in there})
+    names = [f"{role}-{index}" for role, index in ordered]
+    for node in wanted.nodes:
+        if not (node in {*names, *roles, *MASTERS} or _may_come(job, node)):
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            has = f"it has {', '.join(names[:NAMED])}{more}" if names else "it has none yet"
+            step = f"give a role ({', '.join(roles)}), or a node of one"
+            return NoSuch(f"{job.metadata.name} has no node {node}: {has}", object=node, next_step=step)
+    return None
+
+
+def _may_come(job: ElasticJob, node: str) -> bool:
+    role, _, index = node.rpartition("-")
+    if role not in job.spec.roles or node != f"{role}-{number(index)}":
+        return False
+    most = job.spec.roles[role].bounds.most
+    return most is None or number(index) < most + job.spec.spares_of(role)
 
 
 def answer(pods: Sequence[Pod], logs: Sequence[Sequence[Line] | ServerError | Unreachable]) -> list[Line]:

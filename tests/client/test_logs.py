@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elasticjob.client.logs import LONGEST, Line, Lines, Selection, Source, answer, merge, nanoseconds, parse
+from elasticjob.api.v1alpha1.elasticjob import ElasticJob
+from elasticjob.client.logs import (
+    LONGEST,
+    Line,
+    Lines,
+    Selection,
+    Source,
+    answer,
+    merge,
+    nanoseconds,
+    parse,
+    unknown,
+)
 from elasticjob.kube.errors import Unreachable
 from elasticjob.kube.objects.views import ObjectMeta, Pod
 
@@ -77,6 +89,19 @@ def test_logs_are_merged_by_time_and_none_is_turned_around(logs: list[list[int]]
 )
 def test_nodes_are_chosen_by_role_and_index(nodes: tuple[str, ...], shown: set[str]) -> None:
     assert {each.label for each in (ZERO, ONE, MASTER) if Selection(nodes).has(each)} == shown
+
+
+@pytest.mark.parametrize(
+    ("node", "is_known"),
+    [("worker", True), ("worker-3", True), ("worker-4", False), ("worker-03", False), ("ps-0", False)],
+)
+def test_a_node_that_the_job_neither_has_nor_may_get_is_an_error(node: str, is_known: bool) -> None:
+    workers = {"replicas": 2, "maxReplicas": 4, "minReplicas": 1}
+    job = ElasticJob.model_validate(
+        {"metadata": {"name": "digits"}, "spec": {"replicaSpecs": {"worker": workers}}}
+    )
+    error = unknown(job, Selection(("master", node)), [ZERO, ONE, MASTER])
+    assert error is None if is_known else f"no node {node}: it has master-0, worker-0, worker-1" in str(error)
 
 
 def test_a_machine_that_does_not_answer_costs_its_own_lines() -> None:
