@@ -1,31 +1,48 @@
 """Takes secrets out of objects and of logs before they leave the cluster. Pure, and linear in what it reads.
 
-A value goes for its name (NAME=value, name: value, --name value, {"name": …, "value": …}), or for its own
-form (a token's prefix, a URL's password or query string). Rather too much is taken out than too little.
+A value goes for its name (NAME=value, name: value, --name value, {"name": …, "value": …}), for its own
+form (a token's prefix, a URL's password or query string), or because a Secret of the job has it. Rather too
+much is taken out than too little.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 OUT: Final = "[REDACTED]"
 SECRET: Final = re.compile(
-    "api_?key|accesskey|auth|authorization|bearer|connectionstring|cookie|credentials?|dockerconfigjson|dsn|"
-    "pass|passphrase|passw(?:or)?d|privatekey|pwd|sas|secrets?|signature|token"
+    "auth|authorization|bearer|connectionstring|cookie|dockerconfigjson|dsn|pass|pat|sas|signature"
 )
 """Words of names whose values are secrets; `key` is one after another word."""
+WITHIN: Final = re.compile(
+    r"passw(?:or)?d|passphrase|secret|token(?!i[sz])|(?:access|api|private)[_-]?key|credential|pwd|"
+    r"netrc|sshpass|(?<!by)(?<!com)pass$",
+    re.IGNORECASE,
+)
+"""Parts of such names wherever they stand, as in PGPASSWORD; a tokenizer is no secret."""
+COUNT: Final = re.compile(
+    r"[\[(\\\"' ]*(?:\d[\d_,.]{0,40}(?:e[+-]?\d{1,3})?[kmgbt%]?(?:/s)?)(?=[\s,;)\]}\\\"'|]|$)", re.IGNORECASE
+)
+"""How many tokens there are, which is no secret."""
+SHORT: Final = 6
+"""Characters of the shortest value of a Secret that is taken out wherever it stands."""
+MOST_LINES: Final = 300
+"""Lines of such a value that are looked for by themselves."""
+ANSI: Final = re.compile(r"(?:\x1b|\\u001[bB]|\\x1[bB]|\\033)\[[\d;]{0,32}m")
 ABOUT: Final = re.compile("class|count|dir|file|mode|name|path|ref|seconds|type")
 """Last words of names that say where or what a secret is, and not the secret."""
 KEPT: Final = frozenset({"topologyKey", "automountServiceAccountToken"})
 PLAIN: Final = frozenset({"", "true", "false", "null", "none", "nil"})
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 NAMES: Final = (
-    *("auth", "bearer", "cookie", "cred", "dockerconfig", "dsn", "key"),
-    *("pass", "pwd", "sas", "secret", "sign", "string", "token"),
+    *("auth", "bearer", "cookie", "cred", "dockerconfig", "dsn", "key", "netrc"),
+    *("pass", "pat", "pwd", "sas", "secret", "sign", "string", "token"),
 )
 """A line without one of them has no name whose value is a secret."""
 FORMS: Final = tuple(
@@ -40,6 +57,8 @@ FORMS: Final = tuple(
         ("github_pat_", r"\bgithub_pat_\w{16,}+"),
         ("glpat-", r"\bglpat-[\w-]{16,}+"),
         ("hf_", r"\bhf_\w{16,}+"),
+        ("hv", r"\bhv[bsr]\.[\w-]{16,}+"),
+        ("dckr_pat_", r"\bdckr_pat_[\w-]{16,}+"),
         ("npm_", r"\bnpm_\w{16,}+"),
         ("pypi-", r"\bpypi-[\w-]{16,}+"),
         ("sk-", r"\bsk-[\w-]{16,}+"),
@@ -61,6 +80,11 @@ LINES: Final = tuple(
         (" is ", r"\b((?:token|password|secret|key)(?: of [\w ]{1,40}?)? is )\S+", rf"\1{OUT}"),
         ("@", r"\b([a-z][a-z0-9+.-]{0,30}://[^\s/:@?#\"']{0,99}:)[^\s\"']{0,256}@", rf"\1{OUT}@"),
         ("@", r"\b(https?://)(?!git@)[^\s/:@?#\"']{1,256}@", rf"\1{OUT}@"),
+        (
+            "curl",
+            r"(\s(?:-[a-z]{0,9}u|--(?:proxy-)?user)[ =]?)(?:\"[^\"\n]*+\"|'[^'\n]*+'|[^\s\"':]{1,256}:\S+)",
+            rf"\1{OUT}",
+        ),
         ("?", r"(?<=[\w/])\?[\w.%~\[\]-]{1,99}=[^\s\"'<>]*+", f"?{OUT}"),
     )
 )
@@ -71,6 +95,11 @@ _HEAD: Final = re.compile(
     r"(?:\\?[\"']?\s{0,3}(?P<is>=|:(?!//))\s{0,3}|(?(flag)\s{1,3}(?!-)|(?!)))"
 )
 _VALUE: Final = re.compile(r"\\\"[^\"\\\n]*+\\\"|\"(?:[^\"\\\n]++|\\.)*+\"|'[^'\n]*+'|\S++")
+_START: Final = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S{1,40} )?(?:\[\w{1,40}\]:)?")
+_KEY: Final = re.compile(
+    r"\s{0,200}(?:- )?[\"']?(?P<name>[A-Za-z_][\w.-]*+)[\"']?:\s{0,9}(?P<block>[|>])?[-+\d]{0,2}\s*$"
+)
+_FIELD: Final = re.compile(r"\s*+(?:- )?[\"']?[A-Za-z_][\w.-]*+[\"']?:(?:\s|$)")
 _REST: Final = re.compile(r"\\\"[^\"\\\n]*+\\\"|\"(?:[^\"\\\n]++|\\.)*+\"|'[^'\n]*+'|[^\r\n]++")
 
 
@@ -79,7 +108,7 @@ def redacted(value: Any) -> Any:
     match value:
         case Mapping():
             return dict(_fields(value))
-        case list():
+        case list() | tuple():
             return list(_items(value))
         case str():
             return text(value)
@@ -89,10 +118,39 @@ def redacted(value: Any) -> Any:
 
 def text(words: str) -> str:
     """Return lines without secrets."""
+    words = ANSI.sub("", words)
     for sign, form in FORMS:
         if sign in words:
             words = form.sub(OUT, words)
-    return "\n".join(map(_line, words.split("\n")))
+    return "\n".join(_lines(words.split("\n")))
+
+
+def of_secrets(values: Iterable[bytes]) -> Callable[[str], str]:
+    """Return what takes values of Secrets out of a text: whole, by lines, as JSON has them, in base64."""
+    forms = {form for value in values for form in _forms(value) if form not in OUT}
+    ordered = sorted(forms, key=len, reverse=True)
+
+    @lru_cache(1 << 16)  # pods of a job say the same
+    def hide(words: str) -> str:
+        for form in ordered:
+            if form in words:
+                words = words.replace(form, OUT)
+        return words
+
+    return hide
+
+
+def without(value: Any, hide: Callable[[str], str]) -> Any:
+    """Return an object with each of its texts, and of its numbers, as `hide` leaves it."""
+    match value:
+        case Mapping():
+            return {hide(name): without(each, hide) for name, each in value.items()}
+        case list() | tuple():
+            return [without(each, hide) for each in value]
+        case str() | int() | float():
+            return value if (left := hide(str(value))) == str(value) else left
+        case _:
+            return value
 
 
 @lru_cache(4096)
@@ -101,7 +159,46 @@ def is_secret(name: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name[-80:])]
     if name in KEPT or not words or ABOUT.fullmatch(words[-1]):
         return False
-    return any(map(SECRET.fullmatch, (*words, "".join(words)))) or "key" in words[1:]
+    is_word = any(map(SECRET.fullmatch, (*words, "".join(words)))) or "key" in words[1:]
+    return is_word or WITHIN.search(name[-80:]) is not None
+
+
+def hides(name: str, value: str) -> bool:
+    """Whether a value of this name is a secret: `max_tokens: 512` is none, nor is `token_id: 7`."""
+    low = name.lower()
+    if not is_secret(name) or value.strip("\\\"',;").lower() in PLAIN:
+        return False
+    count = COUNT.match(value) if "token" in low and not is_secret(low.replace("token", "")) else None
+    return count is None or ("tokens" not in low and len(count[0]) >= SHORT)
+
+
+def _forms(value: bytes) -> Iterator[str]:
+    """Yield what a value of a Secret looks like where it is printed."""
+    for part in {value, *value.splitlines()[:MOST_LINES]}:
+        bare = part.strip()
+        if len(bare) < SHORT:
+            continue
+        for code in (base64.b64encode, base64.urlsafe_b64encode):
+            yield from (code(each).decode().rstrip("=") for each in (part, bare, bare + b"\n"))
+        words = bare.decode(errors="replace")
+        yield from (words, json.dumps(words)[1:-1])
+
+
+def _lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without secrets; what is deeper than a name that ends its line is its value, as in YAML."""
+    deeper, any_text = math.inf, False
+    for words in lines:
+        body = _START.sub("", words, count=1)
+        bare = body.lstrip()
+        indent = len(body) - len(bare)
+        if bare and indent + bare.startswith("- ") > deeper and (any_text or not _FIELD.match(bare)):
+            yield words[: len(words) - len(bare)] + OUT
+            continue
+        if bare:
+            key = _KEY.match(body)
+            deeper = indent if key and is_secret(key["name"]) else math.inf
+            any_text = key is not None and key["block"] is not None
+        yield _line(words)
 
 
 def _line(words: str) -> str:
@@ -120,7 +217,7 @@ def _without_values(words: str) -> Iterator[str]:
         if head.start() < end or not is_secret(name):
             continue
         value = (_REST if sign == ":" else _VALUE).match(words, head.end())
-        if value and OUT not in value[0] and value[0].strip("\\\"',;").lower() not in PLAIN:
+        if value and OUT not in value[0] and hides(name, value[0]):
             yield words[end : head.end()]
             yield OUT
             end = value.end()
@@ -129,7 +226,7 @@ def _without_values(words: str) -> Iterator[str]:
 
 def _fields(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the fields of an object: of a Secret no value, of a variable none that its name forbids."""
-    is_variable = is_secret(str(value.get("name", "")))
+    variable = str(value.get("name", ""))
     for name, each in value.items():
         if name == "managedFields":
             continue
@@ -137,21 +234,24 @@ def _fields(value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, dict.fromkeys(each or (), OUT)
         elif name == LAST_APPLIED:
             yield name, _nested(each)
-        elif isinstance(each, str) and (is_secret(name) or (is_variable and name == "value")):
-            yield name, each if each in PLAIN else OUT
-        elif isinstance(each, Mapping) and is_secret(name) and "value" in each:  # spec.envs of a job
+        elif isinstance(each, str) and (hides(name, each) or (name == "value" and hides(variable, each))):
+            yield name, OUT
+        elif isinstance(each, Mapping) and "value" in each and hides(name, str(each["value"])):  # spec.envs
             yield name, {**redacted(each), "value": OUT}
         else:
             yield name, redacted(each)
 
 
-def _items(value: list[Any]) -> Iterator[Any]:
+def _items(value: Sequence[Any]) -> Iterator[Any]:
     """Yield the items of a list; what follows a flag whose name forbids it is its value."""
-    hidden = False
+    flag = ""
     for each in value:
         is_flag = isinstance(each, str) and each.startswith("-")
-        yield OUT if hidden and isinstance(each, str) and not is_flag else redacted(each)
-        hidden = is_flag and "=" not in each and is_secret(each)
+        hidden = (
+            isinstance(each, str) and not is_flag and (hides(flag, each) or (flag == "-u" and ":" in each))
+        )
+        yield OUT if hidden else redacted(each)
+        flag = each if is_flag and "=" not in each else ""
 
 
 def _nested(said: Any) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 import pytest
 
-from elasticjob.cli.doctor.redaction import OUT, redacted, text
+from elasticjob.cli.doctor.redaction import OUT, of_secrets, redacted, text, without
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,28 @@ from elasticjob.cli.doctor.redaction import OUT, redacted, text
         ("DB_PASSWORD=hun,ter2 next", f"DB_PASSWORD={OUT} next"),
         ("export WANDB_API_KEY='a b' x", f"export WANDB_API_KEY={OUT} x"),
         ("password: hunter two", f"password: {OUT}"),
+        (
+            "PGPASSWORD=a SSHPASS=b dbpassword=c mypasswd=d userpwd=e",
+            " ".join(
+                f"{name}={OUT}" for name in ("PGPASSWORD", "SSHPASS", "dbpassword", "mypasswd", "userpwd")
+            ),
+        ),
+        (
+            "authtoken=a AUTHTOKEN=b secretkey=c X_PAT=d NETRC=e dbpass=f",
+            " ".join(
+                f"{name}={OUT}"
+                for name in ("authtoken", "AUTHTOKEN", "secretkey", "X_PAT", "NETRC", "dbpass")
+            ),
+        ),
+        ("token=123456789 tokens=5f3a tokens=5/ab", f"token={OUT} tokens={OUT} tokens={OUT}"),
+        ("credentials: |\n  id: a\n  b\nx: 1", f"credentials: {OUT}\n  {OUT}\n  {OUT}\nx: 1"),
+        ("hvs.CAESIJabcdefghij0123 dckr_pat_abcdefghij0123456789", f"{OUT} {OUT}"),
+        ("curl -su a:b -X GET; curl --user 'a:b c' x", f"curl -su {OUT} -X GET; curl --user {OUT} x"),
+        ("\x1b[36mapi_key\x1b[0m=\x1b[35mabc\x1b[0m x=1", f"api_key={OUT} x=1"),
+        (
+            "2026-11-30T12:00:00Z  password:\n2026-11-30T12:00:01.5Z    a b\n2026-11-30T12:00:01Z  b: 1",
+            f"2026-11-30T12:00:00Z  password:\n2026-11-30T12:00:01.5Z    {OUT}\n2026-11-30T12:00:01Z  b: 1",
+        ),
         ('{"n": 1, "clientSecret": "a\\"b", "m": 2}', f'{{"n": 1, "clientSecret": {OUT}, "m": 2}}'),
         ('\\"passwd\\": \\"x\\" y', f'\\"passwd\\": {OUT} y'),
         ("run --token abc --lr 0.1 --api-key=abc", f"run --token {OUT} --lr 0.1 --api-key={OUT}"),
@@ -41,6 +64,9 @@ def test_a_secret_goes_and_the_rest_stays(words: str, left: str) -> None:
     "words",
     [
         "loss: 0.5 tokens=512 tokens/s: 7 max_tokens: 4",
+        'tokens_per_second=3 tokens: 1.2M, {"total_tokens": 12345678, "pad_token_id": 0}',
+        "tokenizer: bert tokenizer=bert restartPolicy: Never bypass=1 path=/x compass: north",
+        "secret:\n  secretName: digits\nimagePullSecrets:\n- name: hub",
         "TOKENIZERS_PARALLELISM=false ELASTICJOB_TOKEN_FILE=/var/run/x",
         "2026-11-30T12:00:00Z info [team/digits worker-0] a pass failed key=team/digits error=x",
         "topologyKey: kubernetes.io/hostname, secretName: digits, is it? yes",
@@ -62,7 +88,7 @@ def test_objects_keep_their_shape() -> None:
             },
             "spec": {
                 "env": variables,
-                "args": ["--password", "a", "-v", "x"],
+                "args": ["--password", "a", "-v", "x", "--max-tokens", "5", "curl", "-u", "a:b"],
                 "tokens": 5,
                 "envs": {"S_KEY": {"value": "a"}},
             },
@@ -73,7 +99,7 @@ def test_objects_keep_their_shape() -> None:
     assert "managedFields" not in found["metadata"]
     assert found["spec"] == {
         "env": [{"name": "API_TOKEN", "value": OUT}, {"name": "LR", "value": "1"}],
-        "args": ["--password", OUT, "-v", "x"],
+        "args": ["--password", OUT, "-v", "x", "--max-tokens", "5", "curl", "-u", OUT],
         "tokens": 5,
         "envs": {"S_KEY": {"value": OUT}},
     }
@@ -82,7 +108,17 @@ def test_objects_keep_their_shape() -> None:
     assert redacted({"kind": "Secret", "data": {"a": "b"}})["data"] == {"a": OUT}
 
 
-@pytest.mark.parametrize("part", ["a-", "\\", "a: ", '"', 'a="', "x://a:", "--a ", "eyJ", "?a=", "key "])
+def test_values_of_secrets_go_in_each_form() -> None:
+    hide = of_secrets([b'hun"ter22', b"first line\nsecond line\n", b"short"])
+    forms = ['hun"ter22', json.dumps('hun"ter22')[1:-1], "aHVuInRlcjIy", "aHVuInRlcjIyCg", "x second line x"]
+    assert [hide(each) for each in forms] == [OUT] * 4 + [f"x {OUT} x"]
+    assert without({"n": ['hun"ter22', 7, True], "k": "short"}, hide) == {"n": [OUT, 7, True], "k": "short"}
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["tokens: 1_", "curl -u ", "a:\n", "a-", "\\", "a: ", '"', 'a="', "x://a:", "--a ", "eyJ", "?a=", "key "],
+)
 def test_hostile_lines_take_no_time(part: str) -> None:
     began = time.process_time()
     text(part * (200_000 // len(part)))
