@@ -14,25 +14,26 @@ import re
 import secrets
 import tarfile
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from elasticjob.api.belongings import FIELDS, named
 from elasticjob.api.roles import is_master
 from elasticjob.api.v1alpha1.common import LABEL_JOB, LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.doctor.observe import PROGRAMS
-from elasticjob.cli.doctor.redaction import redacted, text
+from elasticjob.cli.doctor.redaction import MOST_LINES, of_secrets, redacted, text, without
 from elasticjob.client.errors import ClientError
 from elasticjob.controllers.kueue.workload import WORKLOAD
 from elasticjob.kube.client.client import Client
 from elasticjob.kube.errors import ApiError, KubeError, NotFound, ServerError, Unreachable
 from elasticjob.kube.objects.kinds import Key, Kind, Manifest
-from elasticjob.kube.objects.views import EVENT, POD, Pod
+from elasticjob.kube.objects.views import EVENT, POD, SECRET, Pod
 from elasticjob.page.masters import Masters
 
 T = TypeVar("T")
@@ -65,6 +66,8 @@ class Bundle:
     missing: dict[str, str] = field(default_factory=dict)
     unanswered: set[str] = field(default_factory=set)
     """Those of `missing` whose source did not answer."""
+    hidden: list[bytes] = field(default_factory=list)
+    """Values of the job's Secrets, which are in no file."""
 
     async def keep(self, name: str, source: Awaitable[T], seconds: float = SECONDS) -> T | None:
         """Read a source into a file; None where there is nothing, or it cannot be read within its time."""
@@ -103,10 +106,17 @@ class Collector:
         waiting: set[str] = set()
         with suppress(TimeoutError):
             async with asyncio.timeout(READING), asyncio.TaskGroup() as tasks:
-                for name, source in (*self._objects(), *self._programs()):
-                    tasks.create_task(self.bundle.keep(name, source))
-                named = self._client.list(POD.untyped(), self._key.namespace, labels=self._label)
-                pods = list(_pods(await self.bundle.keep("pods.json", named) or []))
+                reads = {
+                    name: tasks.create_task(self.bundle.keep(name, source))
+                    for name, source in (*self._objects(), *self._programs())
+                }
+                listed = self._client.list(POD.untyped(), self._key.namespace, labels=self._label)
+                manifests = await self.bundle.keep("pods.json", listed) or []
+                for secret in _secrets([await reads["job.json"], *manifests]):
+                    what = f"printed values of Secret {secret} are not taken out"
+                    self.bundle.missing[what] = f"it is not read: {READING:g} s are over"
+                    tasks.create_task(self.bundle.keep(what, self._hide(secret, what)))
+                pods = list(_pods(manifests))
                 logs = [each for pod in sorted(pods, key=_rank) for each in _logs(pod)]
                 self._share = min(LARGEST, ALL_LOGS // max(1, len(logs)))
                 waiting.update(_log_name(*each) for each in logs)
@@ -164,6 +174,14 @@ class Collector:
             )
         return None
 
+    async def _hide(self, secret: str, what: str) -> None:
+        """Read the values of a Secret, which are taken out of all files."""
+        values = (await self._client.get(SECRET, secret, self._key.namespace)).data.values()
+        self.bundle.hidden += values
+        del self.bundle.missing[what]
+        if any(each.count(b"\n") > MOST_LINES for each in values):
+            self.bundle.missing[what] = f"a value has more than {MOST_LINES} lines, of which the first are"
+
     async def _log(self, pod: Pod, container: str, previous: bool) -> None:
         """Read the last lines of a container, unless its machine has left another request without answer."""
         name, machine = _log_name(pod, container, previous), pod.spec.node_name
@@ -188,13 +206,13 @@ class Collector:
 
 def clean(bundle: Bundle, until: float) -> dict[str, bytes]:
     """Return the files without secrets, and missing.txt; one whose turn is after `until` is missing."""
-    found = {}
+    found, hide = {}, of_secrets(bundle.hidden)
     for name, said in sorted(bundle.files.items(), key=lambda each: each[0].startswith("logs/")):
         if time.monotonic() > until:
             bundle.missing[name] = "not written: there was no time to take secrets out of it"
             continue
-        found[name] = _written(said).encode(errors="replace")
-    missing = (f"{name}: {' '.join(text(why).split())}" for name, why in sorted(bundle.missing.items()))
+        found[name] = _written(said, hide).encode(errors="replace")
+    missing = (f"{name}: {' '.join(text(hide(why)).split())}" for name, why in sorted(bundle.missing.items()))
     return found | {"missing.txt": "".join(f"{line}\n" for line in missing).encode()}
 
 
@@ -221,14 +239,21 @@ def write(path: Path, folder: str, files: dict[str, bytes], *, force: bool) -> i
     return size
 
 
-def _written(said: Any) -> str:
+def _written(said: Any, hide: Callable[[str], str]) -> str:
     said = said.decode(errors="replace") if isinstance(said, bytes) else said
     if not isinstance(said, str):
-        return json.dumps(redacted(said), indent=1, default=str) + "\n"
+        return json.dumps(redacted(without(said, hide)), indent=1, default=str) + "\n"
     try:
-        return json.dumps(redacted(json.loads(said)), indent=1) if said.startswith("{") else text(said)
+        if said.startswith("{"):
+            return json.dumps(redacted(without(json.loads(said), hide)), indent=1)
     except (RecursionError, ValueError):
-        return text(said)
+        pass
+    return text(hide(said))
+
+
+def _secrets(manifests: list[Manifest | None]) -> set[str]:
+    """Return the names of the Secrets that a job and its pods use."""
+    return {each.name for each in named("", manifests, FIELDS) if each.kind is SECRET}
 
 
 def _pods(manifests: list[Manifest]) -> Iterator[Pod]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import tarfile
@@ -17,7 +18,7 @@ from elasticjob.cli.errors import Exit
 from elasticjob.kube.client.client import Client as Kube
 from elasticjob.kube.crd.installing import install
 from elasticjob.kube.objects.kinds import Manifest
-from elasticjob.kube.objects.views import EVENT, POD
+from elasticjob.kube.objects.views import EVENT, POD, SECRET
 from elasticjob.kube.testing import Answer, FaultProxy, Stall, asking
 from lab.clusters.accounts import grant
 from lab.clusters.served import Served
@@ -50,13 +51,17 @@ PLANTED: Final = (
     f"-----BEGIN PRIVATE KEY-----\n{MARK}\n-----END PRIVATE KEY-----",
     f"DefaultEndpointsProtocol=https;AccountKey={MARK}",
 )
-LOG: Final = "\n".join(f"2026-11-30T12:00:00Z {line}" for line in (*PLANTED, "step 7 loss 0.5")) + "\n"
+KEPT: Final = "first words\nlast words\n"
+"""A value of a Secret, which the script prints by lines and in base64."""
+PRINTED: Final = ("I am 'last words'", base64.b64encode(KEPT.encode()).decode(), "step 7 loss 0.5")
+LOG: Final = "\n".join(f"2026-11-30T12:00:00Z {line}" for line in (*PLANTED, *PRINTED)) + "\n"
 CONTAINER: Final[Manifest] = {
     "name": "main",
     "image": "x",
     "command": ["sh", "-c", "\n".join(PLANTED)],
     "args": ["--password", MARK],
     "env": [{"name": "MY_TOKEN", "value": MARK}, {"name": "EPOCHS", "value": "3"}],
+    "envFrom": [{"secretRef": {"name": "hub"}}],
 }
 JOB: Final[Manifest] = {
     "metadata": {"name": "digits", "annotations": {APPLIED: json.dumps({"spec": CONTAINER})}},
@@ -95,6 +100,7 @@ async def team(client: Kube, namespace: str) -> str:
             namespace,
             subresource="status",
         )
+    await client.create(SECRET.untyped(), {"metadata": {"name": "hub"}, "stringData": {"a": KEPT}}, namespace)
     about = {"kind": "Pod", "name": "digits-worker-0", "namespace": namespace}
     event = {"metadata": {"name": "e"}, "involvedObject": about, "message": "\n".join(PLANTED), "reason": "X"}
     await client.create(EVENT.untyped(), event, namespace)
@@ -139,6 +145,9 @@ async def test_a_bundle_has_all_of_a_job_and_none_of_its_secrets(
     for name, text in files.items():
         assert MARK not in text, (name, [line for line in text.splitlines() if MARK in line])
         assert "AKIA" not in text, name
+        assert "last words" not in text, name
+        assert PRINTED[1][:20] not in text, name
+    assert "Secret" not in files["missing.txt"]
     assert all("step 7 loss 0.5" in files[name] for name in logs)
     assert '"EPOCHS"' in files["pods.json"]
     assert files["master-metrics.txt"] == "steps 7\n"
@@ -170,6 +179,7 @@ async def test_what_is_gone_refused_or_silent_is_named_and_costs_little(
     assert lacking["job.json"] == "it is not there"
     assert "digits does not exist" in lacking["doctor.json"]
     assert 'User "jane" cannot list resource "events"' in lacking["events.json"]
+    assert 'User "jane" cannot get' in lacking["printed values of Secret hub are not taken out"]
     for name in ("master-metrics.txt", "logs/digits-worker-0/main.log"):
         assert lacking[name] == "no answer within 3 s"
     assert {"pods.json", "logs/digits-master-0/main.log"} <= files.keys()
