@@ -33,6 +33,9 @@ def bundle(job: str | None, path: Path, force: bool, connect: Callable[[], Clien
     if job is None:
         step = "write elasticjob doctor JOB --bundle FILE"
         raise Failure("--bundle is of one job, and none is named", next_step=step, code=Exit.USAGE)
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        step = "give a file that is not there yet"
+        raise Failure(f"--bundle: {path} is no regular file", next_step=step, code=Exit.USAGE)
     taken = Failure(f"--bundle: {path} exists", next_step="give another file, or --force", code=Exit.USAGE)
     if path.exists() and not force:
         raise taken

@@ -158,6 +158,10 @@ async def test_a_bundle_has_all_of_a_job_and_none_of_its_secrets(
     assert (again.exit_code, to.read_bytes()) == (Exit.USAGE, before)
     assert "--bundle" in again.output
     assert "--force" in again.output
+    os.mkfifo(tmp_path / "pipe")
+    for there in (tmp_path, tmp_path / "pipe"):
+        refused = await elasticjob(path, "doctor", "digits", "--bundle", str(there), "--force", "-n", team)
+        assert (refused.exit_code, "is no regular file" in refused.output) == (Exit.USAGE, True)
     assert not [each for each in os.listdir(tmp_path) if each.startswith(".")], "a draft is left"
 
 
