@@ -28,6 +28,7 @@ NEEDS_MPI: Final = (
     "which is no Python script: only MPI starts it with its ranks. Keep the job as it is, or write a script "
     "that calls torch.distributed"
 )
+ONE_TEMPLATE: Final = "there is no special first pod: all workers have one template, which has another"
 PER_NODE: Final = "as --nproc-per-node of elasticjob run, where the command says none"
 NO_IMAGE: Final = f"is absent: {IMAGE}, which has the agent, Python and torch; write yours"
 
@@ -112,6 +113,40 @@ def with_main(template: Manifest, container: Manifest) -> Manifest:
     }
     made: Manifest = {**first, **container}
     return {**template, "spec": {**spec, "containers": [made, *pods.containers(template)[1:]]}}
+
+
+def compare(fields: Fields, one: Manifest, other: Manifest) -> None:
+    """Add a note if pods of one role have had another template than it has."""
+    if paths := sorted({*missing(one, other), *missing(other, one)}):
+        here = child(fields.path, "template")
+        for path in [each for each in fields.log.notes if each.startswith(f"{here}.")]:
+            del fields.log.notes[path]  # of a template that is not in the job
+        fields.note(here, Verdict.CHANGED, f"{ONE_TEMPLATE} {', '.join(paths)}")
+
+
+def missing(template: Manifest, other: Manifest) -> list[str]:
+    """Return the fields of a pod template, by their paths, that another one has not, or has otherwise."""
+    theirs = _flat(other)
+    return [path for path, value in _flat(template).items() if not _holds(theirs.get(path), value)]
+
+
+def _flat(template: Manifest) -> Manifest:
+    main, *others = pods.containers(template) or [{}]
+    about = template.get("metadata")
+    parts = {
+        "metadata": about if isinstance(about, dict) else {},
+        "spec": {**pod_of(template), "containers": others},
+        "spec.containers[0]": {name: value for name, value in main.items() if name != "name"},
+    }
+    found = {child(at, name): one for at, part in parts.items() for name, one in part.items()}
+    return pods.without_empty(found)
+
+
+def _holds(theirs: Any, value: Any) -> bool:
+    """Whether a value is the same, or has all members of a list of objects, such as env."""
+    if isinstance(theirs, list) and isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return all(each in theirs for each in value)
+    return bool(theirs == value)
 
 
 def role_of(found: Training, sizes: Mapping[str, Any], **more: Any) -> Manifest:

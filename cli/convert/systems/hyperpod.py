@@ -8,9 +8,9 @@ from typing import Any, Final
 from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.launch import Launch
 from elasticjob.cli.convert.runpolicy import clean_pod_policy
-from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, child, kind
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, kind
 from elasticjob.cli.convert.systems.pytorchjob import MARKS as KUBEFLOW
-from elasticjob.cli.convert.systems.pytorchjob import THE_OTHERS, WORKERS, bounds
+from elasticjob.cli.convert.systems.pytorchjob import WORKERS, bounds
 from elasticjob.cli.convert.training import Training, node_fields, role_of, within
 from elasticjob.kube.objects.kinds import Manifest
 
@@ -37,8 +37,7 @@ def _read(whole: Fields) -> list[Manifest]:
         training.training_template(group, ("pytorch",), defaults=defaults, plainly=True) for group in groups
     ]
     for group, each in zip(groups[1:], found[1:], strict=True):
-        if each.template != found[0].template:
-            group.note(child(group.path, "template"), Verdict.CHANGED, THE_OTHERS)
+        training.compare(group, each.template, found[0].template)
     elastic = spec.below("elasticPolicy")
     made: Manifest = {
         **node_fields(found[0].launch),

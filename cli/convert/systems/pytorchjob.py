@@ -8,14 +8,14 @@ from elasticjob.api.v1alpha1.common import LABEL_INDEX, LABEL_JOB, LABEL_ROLE
 from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.launchers.launch import MASTER, Launch
 from elasticjob.cli.convert.runpolicy import manager, run_policy
-from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, Verdict, kind
+from elasticjob.cli.convert.system import Fields, Marks, System, Unconvertible, kind
 from elasticjob.cli.convert.training import Training, node_fields, role_of, within
 from elasticjob.kube.objects.kinds import Manifest
 
 GROUP: Final = "kubeflow.org"
 OURS: Final = "kubeflow.org/training-operator"
+BY_DEFAULT: Final = "that of roles without one"
 WORKERS: Final = "spec.replicaSpecs.worker"
-THE_OTHERS: Final = "the first worker has the template of Worker: there is no special first pod"
 SIZED: Final = (
     "optimizeMode: single-job learns the number from the training speed; an HPA of your own may scale the job"
 )
@@ -60,7 +60,8 @@ def _read(whole: Fields) -> list[Manifest]:
     sizes = {"replicas": count_workers(roles, elastic), **bounds(elastic)}
     if worker.launch is not None and not bounds(elastic) and len(roles) == 1:
         sizes |= {name: size for name, size in worker.launch.sizes().items() if name != "replicas"}
-    compare(roles, found)
+    if len(found) == 2:
+        training.compare(roles["Master"], found["Master"].template, worker.template)
     sizes = within(roles.get("Worker", roles.get("Master", spec)), sizes, elastic)
     made: Manifest = {
         **general(spec.below("runPolicy")),
@@ -103,16 +104,12 @@ def count_workers(roles: dict[str, Fields], elastic: Fields) -> int:
 
 
 def restart_policy(roles: dict[str, Fields]) -> str:
-    """Return the policy of the workers."""
-    found = {name: role.text("restartPolicy", "") for name, role in roles.items()}
-    return found.get("Worker") or found.get("Master") or ""
-
-
-def compare(roles: dict[str, Fields], found: dict[str, Training]) -> None:
-    """Add a note if the template of Master differs from that of Worker."""
-    if len(found) < 2 or found["Master"].template == found["Worker"].template:
-        return
-    roles["Master"].note(f"{roles['Master'].path}.template", Verdict.CHANGED, THE_OTHERS)
+    """Return the policy of the workers: that of Worker, if there are both."""
+    found = {name: role.text("restartPolicy") for name, role in roles.items()}
+    policy = found.get("Worker", found.get("Master", ""))
+    if found.get("Master", policy) != policy:
+        roles["Master"].change("restartPolicy", f"is {policy or BY_DEFAULT} now, as that of Worker")
+    return policy
 
 
 PYTORCHJOB: Final = System("Kubeflow PyTorchJob", (kind(GROUP, "PyTorchJob"),), _read, MARKS)

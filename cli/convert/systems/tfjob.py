@@ -6,7 +6,7 @@ from typing import Final
 
 from elasticjob.api.roles import CHIEF, EVALUATOR, PS, WORKER
 from elasticjob.api.v1alpha1.elasticjob import DistributionStrategy, SuccessPolicy
-from elasticjob.cli.convert import pods
+from elasticjob.cli.convert import pods, training
 from elasticjob.cli.convert.runpolicy import run_policy
 from elasticjob.cli.convert.system import Fields, System, Unconvertible, Verdict, kind
 from elasticjob.cli.convert.systems.pytorchjob import GROUP, MARKS, general
@@ -20,7 +20,6 @@ RANGED: Final = "write minReplicas and maxReplicas of the roles whose number may
 AMONG_WORKERS: Final = (
     "without parameter servers the first worker is the chief: counted in spec.replicaSpecs.worker"
 )
-OF_THE_FIRST: Final = "the first worker has the template of Worker"
 FRAMEWORK: Final = "tensorflow"
 
 
@@ -68,8 +67,7 @@ def _without_chief(roles: dict[str, Fields], specs: dict[str, Manifest]) -> dict
         roles[WORKER].keep("replicas", "counted in spec.replicaSpecs.worker.replicas, with the chief")
     else:
         return {WORKER: chief, **others}
-    if chief.get("template") != others[WORKER].get("template"):
-        roles[CHIEF].note(f"{roles[CHIEF].path}.template", Verdict.CHANGED, OF_THE_FIRST)
+    training.compare(roles[CHIEF], chief.get("template", {}), others[WORKER].get("template", {}))
     count = chief.get("replicas", 1) + others[WORKER].get("replicas", 1)
     return {**others, WORKER: {**others[WORKER], "replicas": count}}
 

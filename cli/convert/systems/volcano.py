@@ -38,6 +38,7 @@ PLUGINS: Final[Mapping[str, tuple[str, bool]]] = {
 }
 """Plugins: their replacement here, and whether dropping them loses nothing."""
 INDEX: Final = ("VC_TASK_INDEX", "VK_TASK_INDEX")
+ONE_COUNT: Final = "VC_TASK_INDEX and VK_TASK_INDEX count over all tasks that are the role worker now"
 OF_INDEX: Final = f"metadata.labels['{LABEL_INDEX}']"
 EVICTED: Final = frozenset({"PodEvicted", "PodFailed", "TaskFailed", "JobUnknown", "PodPending"})
 REPLACED: Final = "a pod that is evicted or fails is replaced, while restartCount lasts; the others go on"
@@ -73,6 +74,8 @@ def _read(whole: Fields) -> list[Manifest]:
     of_tensorflow = "tensorflow" in plugins or any("TF_CONFIG" in _text(task) for task in tasks.values())
     specs, launch = _roles(tasks, plugins)
     strategy = _strategy(specs, launch, plugins)
+    if "env" in plugins and WORKER in specs and len(tasks) > len(specs):
+        spec.below("plugins").change("env", ONE_COUNT)
     claims = list(_volumes(spec, specs, whole))
     indexed = "env" in plugins or any(name in str(specs) for name in INDEX)
     made: Manifest = {
@@ -105,13 +108,14 @@ def _roles(tasks: dict[str, Fields], plugins: Mapping[str, Any]) -> tuple[dict[s
     found: dict[str, Manifest] = {}
     firsts: dict[str, Fields] = {}
     launch: Launch | None = None
-    for name, task in tasks.items():
+    for name, task in sorted(tasks.items(), key=lambda each: each[0] != WORKER):  # its template is for all
         made = training.training_template(task, plainly=ranked)
         role = _role_name(name, len(tasks), has_servers=has_servers, ranked=ranked or made.launch is not None)
         if role != name:
             task.keep("name", f"the role is {role}")
         if role in found:
             found[role] = _more(found[role], firsts[role], task)
+            training.compare(task, made.template, found[role]["template"])
             continue
         firsts[role], found[role] = task, role_of(made, _sizes(task))
         launch = launch or made.launch
