@@ -13,8 +13,8 @@ from elasticjob.api.v1alpha1.checks.templates import IMAGE as IMAGE_NAME
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.allocation import Allocation, allocation
-from elasticjob.cli.convert.launchers.launch import Launch, Word, words_of
-from elasticjob.cli.convert.launchers.shell import Call, assignments, calls, plain, split, words
+from elasticjob.cli.convert.launchers.launch import Launch, Word, abridge, words_of
+from elasticjob.cli.convert.launchers.shell import PRINTS, Call, assignments, calls, plain, split, words
 from elasticjob.cli.convert.launchers.table import LEADING, found_in
 from elasticjob.cli.convert.launchers.variables import expand
 from elasticjob.cli.convert.system import Conversion, Note, Source, Unconvertible, Verdict
@@ -31,11 +31,6 @@ CONTROL: Final = "conditions of a script are not evaluated: their lines are read
 ANOTHER: Final = "the job is of the first training: convert this line by itself"
 ONLY_THERE: Final = "its value is known only where the script runs"
 POSITIONAL: Final = re.compile(r"\$\{?[@*1-9]")
-PRINTS: Final = re.compile(
-    r"echo|printf|set|date|hostname|pwd|nvidia-smi|scontrol|squeue|sinfo|ulimit|true|sleep|wait|exit|trap|"
-    r"time|fi|done|then|else|do|\{|\}|esac|env|ls|which|ibstat|ibv_devinfo"
-)
-"""Programs that are left out without a loss: they print, wait, or ask Slurm."""
 WORDS: Final = re.compile(r"if|elif|for|while|until|case|\[|\[\[|test|function")
 OF_THE_MACHINE: Final = re.compile(r"module|ml|source|\.|conda|micromamba|mamba|spack|pip|pip3|uv|apt-get")
 WITHOUT_VALUE: Final = re.compile(
@@ -44,7 +39,6 @@ WITHOUT_VALUE: Final = re.compile(
 """Flags of srun that no word follows."""
 OF_MPI: Final = re.compile(r"mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|horovodrun")
 MESSAGE: Final = "no line starts a training: torchrun, accelerate launch, deepspeed, or srun python"
-LONGEST: Final = 60
 
 
 @dataclass
@@ -133,11 +127,11 @@ def _read(reading: _Reading, call: Call, source: Source) -> None:
     if launch is None:
         reading.notes.append(_left_out(reading, rest, line))
     elif reading.launch is not None:
-        reading.notes.append(Note(line, _abridge(rest), Verdict.DROPPED, ANOTHER))
+        reading.notes.append(Note(line, abridge(rest), Verdict.DROPPED, ANOTHER))
     else:
         reading.launch = launch
         why = f"elasticjob run in place of {launch.launcher}"
-        reading.notes.append(Note(line, _abridge(rest), Verdict.KEPT, why))
+        reading.notes.append(Note(line, abridge(rest), Verdict.KEPT, why))
         reading.line = line
 
 
@@ -148,7 +142,7 @@ def _launch(reading: _Reading, given: Sequence[Word], source: Source, *, ranked:
     before = (word.plain.partition("=") for word in given[: found.before] if "=" in word.plain)
     reading.environment |= {name: expand(value, reading.variables) for name, _, value in before}
     if not found.launch.python and OF_MPI.fullmatch(found.launch.launcher):
-        reading.refused = f"{_abridge(given)} starts {found.launch.script or 'nothing'}, {NEEDS_MPI}"
+        reading.refused = f"{abridge(given)} starts {found.launch.script or 'nothing'}, {NEEDS_MPI}"
         return None
     return found.launch
 
@@ -222,14 +216,14 @@ def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
         reading.directory = expand(given[1].plain, reading.variables)
         verdict = Verdict.DROPPED if "$" in reading.directory else Verdict.KEPT
         reading.directory = reading.directory if verdict is Verdict.KEPT else ""
-        return Note(line, _abridge(given), verdict, "workingDir of the container")
+        return Note(line, abridge(given), verdict, "workingDir of the container")
     if OF_THE_MACHINE.fullmatch(name):
-        return Note(line, _abridge(given), Verdict.DROPPED, IN_THE_IMAGE)
+        return Note(line, abridge(given), Verdict.DROPPED, IN_THE_IMAGE)
     if [word.plain for word in given[:2]] == ["scontrol", "requeue"]:
         reading.asked = replace(reading.asked, requeued=True)
     if PRINTS.fullmatch(name):
-        return Note(line, _abridge(given), Verdict.DROPPED, NOT_NEEDED, harmless=True)
-    return Note(line, _abridge(given), Verdict.DROPPED, CONTROL if WORDS.fullmatch(name) else ELSEWHERE)
+        return Note(line, abridge(given), Verdict.DROPPED, NOT_NEEDED, harmless=True)
+    return Note(line, abridge(given), Verdict.DROPPED, CONTROL if WORDS.fullmatch(name) else ELSEWHERE)
 
 
 def _container(reading: _Reading, launch: Launch) -> tuple[Manifest, list[Note]]:
@@ -266,9 +260,3 @@ def _container(reading: _Reading, launch: Launch) -> tuple[Manifest, list[Note]]
 def _is_line(text: str) -> bool:
     """Whether a text is one command, and not a script."""
     return len(list(calls(text))) == 1 and not words(text)[0].plain.startswith("#")
-
-
-def _abridge(given: Sequence[Word]) -> str:
-    """Return the beginning of a command."""
-    text = " ".join(" ".join(word.raw for word in given).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"

@@ -9,13 +9,16 @@ from posixpath import basename
 from typing import Any, Final
 
 from elasticjob.api.v1alpha1.checks.launchers import PYTHON, SHELLS
-from elasticjob.cli.convert.launchers.launch import Launch, words_of
-from elasticjob.cli.convert.launchers.shell import assignments, calls
-from elasticjob.cli.convert.launchers.table import File, found_in, no_file
+from elasticjob.cli.convert.launchers.launch import Launch, abridge, words_of
+from elasticjob.cli.convert.launchers.shell import PRINTS, Call, assignments, calls
+from elasticjob.cli.convert.launchers.table import File, Match, found_in, no_file
 from elasticjob.cli.convert.system import Note, Verdict
 from elasticjob.kube.objects.kinds import Manifest
 
 INSTALLERS: Final = ("pip", "venv", "ensurepip")
+PREPARES: Final = re.compile(f"cd|export|:|{PRINTS.pattern}")
+ONCE: Final = "ran once, beside the launcher: it is run now on each of"
+AS_IT_WAS: Final = "a job has one training, the first: make another job of this one"
 THE_IMAGE: Final = "the image needs elasticjob (docs/own-image.md)"
 
 
@@ -90,15 +93,23 @@ def in_script(
             later = (call, last) if last.launch.script not in ("", *INSTALLERS) else later
         if found is None or not found.launch.script:
             continue
-        return _replace(script, call.starts[found.before], call.end, beside(found.launch, defaults))
+        return _replace(script, call, found, defaults)
     if later is not None:  # the last Python of a script trains: those before it prepare
         call, found = later
-        return _replace(script, call.starts[found.before], call.end, beside(found.launch, defaults))
+        return _replace(script, call, found, defaults)
     return script, None
 
 
-def _replace(script: str, start: int, end: int, launch: Launch) -> tuple[str, Launch]:
-    return script[:start] + " ".join(launch.command(quoted=True)) + script[end:], launch
+def _replace(script: str, call: Call, found: Match, defaults: Launch | None) -> tuple[str, Launch]:
+    launch = beside(found.launch, defaults)
+    nodes = defaults.nodes[1] if defaults and defaults.nodes else 1
+    start, others = call.starts[found.before], (each for each in calls(script) if each != call)
+    for other in others:
+        if found_in(other.words):
+            launch = launch.note(abridge(other.words), Verdict.CHANGED, AS_IT_WAS)
+        elif nodes > 1 and not PREPARES.fullmatch(other.words[0].plain) and not assignments(other, {}):
+            launch = launch.note(abridge(other.words), Verdict.CHANGED, f"{ONCE} {nodes} nodes")
+    return script[:start] + " ".join(launch.command(quoted=True)) + script[call.end :], launch
 
 
 def beside(launch: Launch, defaults: Launch | None) -> Launch:

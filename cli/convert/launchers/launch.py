@@ -19,6 +19,7 @@ from elasticjob.trainer.agent.settings import stated_count
 
 Sizes = tuple[tuple[str, int], ...]
 """Sizes of the role worker by their names: replicas, minReplicas, maxReplicas."""
+LONGEST: Final = 60
 
 
 class Word(NamedTuple):
@@ -31,6 +32,12 @@ class Word(NamedTuple):
 def words_of(texts: Sequence[object]) -> list[Word]:
     """Return the words of a command that no shell reads."""
     return [Word(str(text), str(text)) for text in texts]
+
+
+def abridge(given: Sequence[Word]) -> str:
+    """Return the beginning of a command."""
+    text = " ".join(" ".join(word.raw for word in given).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,11 @@ ARRAY: Final = re.compile(r"[A-Za-z_]\w*\+?=\Z")
 ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 DEFAULTED: Final = re.compile(r"\$\{(\w+):?=(.*)\}", re.DOTALL)
 DECLARES: Final = frozenset({"export", "declare", "typeset", "local", "readonly"})
+PRINTS: Final = re.compile(
+    r"echo|printf|set|date|hostname|pwd|nvidia-smi|scontrol|squeue|sinfo|ulimit|true|sleep|wait|exit|trap|"
+    r"time|fi|done|then|else|do|\{|\}|esac|env|ls|which|ibstat|ibv_devinfo"
+)
+"""Programs that are left out without a loss: they print, wait, or ask Slurm."""
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,9 @@ def _worker(spec: Fields, roles: Fields) -> Manifest:
     policy = role.text("restartPolicy") or spec.text("restartPolicy")
     template, slots = pods.template(role), processes(spec, "slotsPerWorker")
     if pods.containers(pods.template(launcher)):
-        starter = launcher_container(launcher, Launch("", slots=slots))
-        template = under(role, template, starter.container)
+        count = sizes["replicas"] or 1
+        starter = launcher_container(launcher, Launch("", slots=slots, nodes=(count, count)))
+        template = under(role, template, starter.container, launcher)
     return role_of(Training(template), within(role, sizes), restartPolicy=policy)
 
 

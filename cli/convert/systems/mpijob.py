@@ -18,6 +18,7 @@ from elasticjob.kube.objects.kinds import Manifest
 
 WORKERS: Final = "spec.replicaSpecs.worker"
 NO_POD: Final = "there is no launcher: its command is that of the workers, and their resources are their own"
+BESIDE: Final = "no pod has it: write it into the template of the workers, if they need it"
 OF_MPI: Final = replace(
     MARKS, objects=(r"/etc/mpi(?:/\w+)?", r"{job}-(?:config|ssh)", r"/(?:root|home/mpiuser)/\.ssh")
 )
@@ -65,7 +66,7 @@ def _of_roles(spec: Fields) -> tuple[Training, dict[str, Any]]:
     starter = launcher_container(launcher, Launch("", processes=each or "1", nodes=(workers, workers)))
     template = pods.template(worker)
     if worker is not launcher:
-        template = under(worker, template, starter.container)
+        template = under(worker, template, starter.container, launcher)
         launcher.leave("replicas restartPolicy", NO_POD)
     launch = starter.launch
     found = Training(template, launch)
@@ -95,7 +96,7 @@ def launcher_container(launcher: Fields, defaults: Launch) -> Rewritten:
     return made
 
 
-def under(worker: Fields, template: Manifest, starter: Manifest) -> Manifest:
+def under(worker: Fields, template: Manifest, starter: Manifest, launcher: Fields) -> Manifest:
     """Return the workers' template with the launcher's command, and with its variables below their own."""
     found = pods.containers(template)
     if not found:
@@ -110,7 +111,11 @@ def under(worker: Fields, template: Manifest, starter: Manifest) -> Manifest:
     theirs: Manifest = {name: starter[name] for name in ("command", "args", "workingDir") if name in starter}
     image = {"image": starter["image"]} if not own.get("image") and starter.get("image") else {}
     made: Manifest = {**theirs, **own, **image, **({"env": list(env.values())} if env else {})}
-    return training.with_main(template, training.with_image(worker, path, made))
+    whole = training.with_main(template, training.with_image(worker, path, made))
+    for lost in training.missing(launcher.peek("template"), whole):
+        if lost in ("spec.initContainers", "spec.containers"):  # beside the main one
+            launcher.note(f"{launcher.path}.template.{lost}", Verdict.DROPPED, BESIDE)
+    return whole
 
 
 def _of_one_template(spec: Fields) -> tuple[Training, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import yaml
@@ -31,6 +32,12 @@ NO_CLUSTER: Final = (
     "spec.rayClusterSpec is absent: the pods are those of another RayCluster; write its workerGroupSpecs here"
 )
 NO_HEAD: Final = "there is no head: the job's master is a small pod of the operator's own"
+DRIVEN: Final = "the entrypoint ran there: write into the template of worker, if the script needs it"
+OF_THE_DRIVER: Final = re.compile(
+    r"(image|workingDir|env|envFrom|volumes|volumeMounts|securityContext|serviceAccountName|imagePullSecrets"
+    r"|initContainers|spec\.containers)$"
+)
+"""Fields of the head's pod that the entrypoint may need; others are for Ray itself, or say where it is."""
 NO_RAY: Final = (
     "the script runs on each worker and must not call Ray: docs/from-kuberay.md has a "
     "line for each call of Ray Train"
@@ -98,7 +105,6 @@ def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Training, di
     first = head
     if groups:
         first = groups[0]
-        cluster.drop("headGroupSpec", NO_HEAD, harmless=True)
         cluster.log.opened.discard(head.path)
         first.keep("groupName", "the role is worker")
         sizes = _sizes(first, autoscaled=autoscaled)
@@ -117,7 +123,14 @@ def _group(cluster: Fields, spec: Fields, entrypoint: str) -> tuple[Training, di
     else:
         head.leave("enableIngress headService serviceType", OF_RAY)
     first.drop("rayStartParams", OF_RAY, harmless=True)
-    return _training_template(first, spec, entrypoint), sizes, more
+    found = _training_template(first, spec, entrypoint, sizes["replicas"])
+    if groups:
+        given = head.peek("template")
+        lost = training.missing(given, found.template) if isinstance(given, dict) else []
+        lost = [path for path in lost if OF_THE_DRIVER.search(path)]
+        why = f"{NO_HEAD}; {DRIVEN}: {', '.join(lost)}" if lost else NO_HEAD
+        cluster.drop("headGroupSpec", why, harmless=not lost)
+    return found, sizes, more
 
 
 def _sizes(group: Fields, *, autoscaled: bool) -> dict[str, Any]:
@@ -151,7 +164,7 @@ def _times(group: Fields, name: str, size: int, hosts: int) -> int:
     return size * hosts
 
 
-def _training_template(group: Fields, spec: Fields, entrypoint: str) -> Training:
+def _training_template(group: Fields, spec: Fields, entrypoint: str, count: int) -> Training:
     """Return the group's template with the entrypoint as the command of its main container."""
     template = pods.template(group)
     found = pods.containers(template)
@@ -162,10 +175,11 @@ def _training_template(group: Fields, spec: Fields, entrypoint: str) -> Training
     for field in ("command", "args", "lifecycle"):
         if field in found[0]:
             group.note(child(path, field), Verdict.DROPPED, OF_RAY, harmless=True)
-    count = training.devices(main)
-    defaults = Launch("", slots=str(count) if count > 1 else "")
-    spec.change("entrypoint", f"as {WORKERS}'s command, with elasticjob run: {NO_RAY}")
+    gpus = training.devices(main)
+    defaults = Launch("", slots=str(gpus) if gpus > 1 else "", nodes=(count, count))
     read = rewritten({**main, "command": _words(entrypoint)}, plainly=True, defaults=defaults)
+    training.say(spec, replace(read, field="entrypoint").notes(spec.path))
+    spec.change("entrypoint", f"as {WORKERS}'s command, with elasticjob run: {NO_RAY}")
     return Training(
         training.with_main(template, training.with_image(group, path, read.container)), read.launch
     )

@@ -181,7 +181,7 @@ def _of_mpi(tasks: dict[str, Fields]) -> tuple[dict[str, Manifest], Launch | Non
     count = 1 if given is None else given
     made = launcher_container(starter, Launch("", nodes=(count, count)))
     starter.drop("replicas", "there is no launcher", harmless=True)
-    template = under(worker, pods.template(worker), made.container)
+    template = under(worker, pods.template(worker), made.container, starter)
     return {WORKER: role_of(Training(template), {"replicas": count})}, made.launch
 
 
