@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from elasticjob.cli.convert.launchers.launch import Sizes
 from elasticjob.cli.convert.launchers.shell import words
-from elasticjob.cli.convert.system import Note, Verdict
+from elasticjob.cli.convert.system import EACH, Note, Verdict
 from elasticjob.kube.objects.kinds import Manifest
 
 DIRECTIVE: Final = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
@@ -240,7 +241,13 @@ def allocation(found: Iterator[tuple[int | None, str, str]]) -> Allocation:
     for line, name, value in found:
         act = NAMED.get(_plainly(name))
         told, verdict, why = act(told, value) if act else (told, Verdict.DROPPED, UNKNOWN)
-        told = replace(told, notes=(*told.notes, Note(line, name, verdict, why, harmless=why == LOGS)))
+        sizes: Sizes = ()
+        if told.nodes and _plainly(name) == "nodes":
+            sizes = (("replicas", told.nodes[1]),)
+        if (told.tasks_per_node or 1) > 1 and _plainly(name) == "ntasks-per-node":  # one: a launcher itself
+            sizes = ((EACH, told.tasks_per_node or 1),)
+        note = Note(line, name, verdict, why, harmless=why == LOGS, sizes=sizes)
+        told = replace(told, notes=(*told.notes, note))
     return told
 
 

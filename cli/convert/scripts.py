@@ -28,6 +28,22 @@ ELSEWHERE: Final = (
 )
 NOT_NEEDED: Final = "it prints, waits or asks Slurm: the job does not need it"
 CONTROL: Final = "conditions of a script are not evaluated: their lines are read as if they were true"
+ONE_FOR_EACH: Final = (
+    "it starts a training in each round: write a script for each, and convert them one by one"
+)
+NOT_SET: Final = "the script does not set it: write it in env of the container, or its value here"
+ON_EACH: Final = "each node has its own value of it: write the value"
+UNSET: Final = re.compile(
+    r"(?<!\\)(?:\$\((?!\()[^()]*\)|`[^`]*`|\$\{?(?!SLURM_|PMI|OMPI_|NODE_RANK|NODE_NUM)[A-Za-z_]\w*\}?)"
+)
+"""What a word has that the shell puts in, but for variables of which references tell."""
+OPENS: Final = {"for": True, "while": True, "until": True, "select": True, "if": False, "case": False}
+"""Words that open a block, and whether it is a loop."""
+AHEAD: Final = frozenset({"then", "else", "do", "{", "!", "time"})
+LOOPED: Final = re.compile(r"\b(?:for\s+(?:\(\(\s*)?|read\s+(?:-\w+\s+)*)(\w+)")
+"""The variable of a loop."""
+CHAINED: Final = re.compile(r"(?:\[|\btest) .*(&&|\|\|)\s*$")
+WRITES: Final = re.compile(r"[ \t]*>>?[ \t]*(?!&|/dev/)")
 ANOTHER: Final = "the job is of the first training: convert this line by itself"
 ONLY_THERE: Final = "its value is known only where the script runs"
 POSITIONAL: Final = re.compile(r"\$\{?[@*1-9]")
@@ -39,6 +55,18 @@ WITHOUT_VALUE: Final = re.compile(
 """Flags of srun that no word follows."""
 OF_MPI: Final = re.compile(r"mpirun|mpiexec|mpiexec\.hydra|orterun|prterun|horovodrun")
 MESSAGE: Final = "no line starts a training: torchrun, accelerate launch, deepspeed, or srun python"
+
+
+@dataclass
+class _Block:
+    """A loop, an if or a case of a script."""
+
+    text: str
+    """Its first line."""
+    start: int
+    is_loop: bool
+    branch: int
+    """Which of its branches is read: the first one is 0."""
 
 
 @dataclass
@@ -54,6 +82,7 @@ class _Reading:
     """The place of the launch in the script."""
     refused: str = ""
     directory: str = ""
+    blocks: list[_Block] = field(default_factory=list)
 
 
 def job_of(source: Source, told: Allocation) -> Conversion:
@@ -108,8 +137,9 @@ def is_a_command(given: Sequence[str]) -> bool:
 
 def _read(reading: _Reading, call: Call, source: Source) -> None:
     line = source.first + source.text.count("\n", 0, call.starts[0])
+    call = _within(reading, call, source.text)
     if set_here := assignments(call, reading.variables):
-        _assign(reading, call, set_here, line)
+        _assign(reading, call, set_here, line, _branch(reading, source.text[: call.starts[0]]))
         return
     given = split(call.words, reading.variables)
     ranked = _after_srun(given)
@@ -125,14 +155,53 @@ def _read(reading: _Reading, call: Call, source: Source) -> None:
     if launch is not None and any(POSITIONAL.search(word) for word in launch.arguments):
         reading.notes.append(Note(line, "$@", Verdict.CHANGED, f"{ONLY_THERE}: write the arguments there"))
     if launch is None:
-        reading.notes.append(_left_out(reading, rest, line))
+        writes = WRITES.match(source.text, call.end) is not None
+        reading.notes.append(_left_out(reading, rest, line, writes=writes))
     elif reading.launch is not None:
         reading.notes.append(Note(line, abridge(rest), Verdict.DROPPED, ANOTHER))
+    elif (loop := _loop(reading, call, launch)) is not None:
+        raise Unconvertible(f"line {line} is in the loop {loop.text!r}: {ONE_FOR_EACH}")
     else:
         reading.launch = launch
         why = f"elasticjob run in place of {launch.launcher}"
         reading.notes.append(Note(line, abridge(rest), Verdict.KEPT, why))
         reading.line = line
+
+
+def _within(reading: _Reading, call: Call, text: str) -> Call:
+    """Follow the blocks of a script; return a command without words such as then in front of it."""
+    blocks, start = reading.blocks, call.starts[0]
+    if blocks and blocks[-1].text.startswith("case") and re.match(r"[ \t]*\)", text[call.end :]):
+        blocks[-1].branch += 1
+    while (name := call.words[0].plain) not in OPENS:
+        if name in ("done", "fi", "esac") and blocks:
+            blocks.pop()
+        if name in ("else", "elif") and blocks:
+            blocks[-1].branch += 1
+        if name not in AHEAD or not call.words[1:]:
+            return call
+        call = replace(call, words=call.words[1:], starts=call.starts[1:])
+    first = text[start:].partition("\n")[0].partition(";")[0].strip()
+    blocks.append(_Block(first, call.starts[0], OPENS[name], -1 if name == "case" else 0))
+    return call
+
+
+def _branch(reading: _Reading, before: str) -> int | None:
+    """Return the branch of a condition in which a command is; None if no condition decides on it."""
+    if chained := CHAINED.search(before.rpartition("\n")[2]):
+        return int(chained[1] == "||")
+    return max((block.branch for block in reading.blocks if not block.is_loop), default=None)
+
+
+def _loop(reading: _Reading, call: Call, launch: Launch) -> _Block | None:
+    """Return the loop that starts one training after another, and not one training's nodes."""
+    for block in reading.blocks:
+        name = re.escape("".join(LOOPED.findall(block.text)[:1]) or "?")
+        by_name, own = re.compile(rf"\$\{{?{name}\b"), " ".join([launch.script, *launch.arguments])
+        of_nodes = by_name.search(" ".join(word.raw for word in call.words)) and not by_name.search(own)
+        if block.is_loop and block.start != call.starts[0] and not of_nodes:
+            return block
+    return None
 
 
 def _launch(reading: _Reading, given: Sequence[Word], source: Source, *, ranked: bool) -> Launch | None:
@@ -147,15 +216,21 @@ def _launch(reading: _Reading, given: Sequence[Word], source: Source, *, ranked:
     return found.launch
 
 
-def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int) -> None:
+def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int, branch: int | None) -> None:
     """Take variables: exported ones are those of the workers, the others are put in where they are used."""
-    reading.variables |= found
     exported = call.words[0].plain == "export"
     for name, value in found.items():
+        before, sure = reading.variables.get(name), branch is None
+        if branch is not None and before != value:
+            value, other = (before, value) if branch and before is not None else (value, before)
+            instead = "" if other is None else f", not {other!r}"
+            reading.notes.append(Note(line, name, Verdict.CHANGED, f"is {value!r} now{instead}: {CONTROL}"))
+        reading.variables[name] = value
         known = not re.search(r"[$`]", value)
         if exported and known:
             reading.environment[name] = value
-            reading.notes.append(Note(line, name, Verdict.KEPT, "in the environment of the container"))
+            if sure or before == value:
+                reading.notes.append(Note(line, name, Verdict.KEPT, "in the environment of the container"))
         elif not known:
             why = f"{ONLY_THERE}: write it in env of the container, if the script reads it"
             reading.notes.append(Note(line, name, Verdict.DROPPED, why, harmless=not exported))
@@ -164,7 +239,8 @@ def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int) 
 def _srun(reading: _Reading, flags: Sequence[Word], line: int) -> None:
     """Add the flags of srun to the directives of sbatch."""
     found = allocation((line, name, expand(value, reading.variables)) for name, value in _flags(flags[1:]))
-    merged = {name: value for name, value in vars(found).items() if value and name != "notes"}
+    apart = {"notes", "nodes", "tasks"} if any(block.is_loop for block in reading.blocks) else {"notes"}
+    merged = {name: value for name, value in vars(found).items() if value and name not in apart}
     reading.asked = replace(reading.asked, **merged, notes=(*reading.asked.notes, *found.notes))
 
 
@@ -209,8 +285,8 @@ def _inner(given: Sequence[Word], variables: Mapping[str, str]) -> str | None:
     return re.sub(r"\"?\$\{?([1-9@*])\}?\"?", put_in, text)
 
 
-def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
-    """Add a note on a command that starts no training."""
+def _left_out(reading: _Reading, given: Sequence[Word], line: int, *, writes: bool) -> Note:
+    """Return a note on a command that starts no training; `writes`: into a file."""
     name = given[0].plain if given else ""
     if name == "cd" and given[1:]:
         reading.directory = expand(given[1].plain, reading.variables)
@@ -221,7 +297,7 @@ def _left_out(reading: _Reading, given: Sequence[Word], line: int) -> Note:
         return Note(line, abridge(given), Verdict.DROPPED, IN_THE_IMAGE)
     if [word.plain for word in given[:2]] == ["scontrol", "requeue"]:
         reading.asked = replace(reading.asked, requeued=True)
-    if PRINTS.fullmatch(name):
+    if PRINTS.fullmatch(name) and not writes:
         return Note(line, abridge(given), Verdict.DROPPED, NOT_NEEDED, harmless=True)
     return Note(line, abridge(given), Verdict.DROPPED, CONTROL if WORDS.fullmatch(name) else ELSEWHERE)
 
@@ -233,6 +309,9 @@ def _container(reading: _Reading, launch: Launch) -> tuple[Manifest, list[Note]]
     told = [known.script, *known.arguments]
     told = [word if word[:1] == "'" else expand(word, reading.variables) for word in told]
     known = replace(known, script=told[0], arguments=tuple(told[1:]))
+    for unset in dict.fromkeys(one for word in told if word[:1] != "'" for one in UNSET.findall(word)):
+        why = ON_EACH if unset.startswith(("$(", "`")) else NOT_SET
+        notes.append(Note(reading.line, unset, Verdict.CHANGED, why))
     if any(re.search(r"(?<!\\)[$`]", word) and word[:1] != "'" for word in told):
         command = ["sh", "-c", "exec " + " ".join(known.command(quoted=True))]
     else:

@@ -16,6 +16,7 @@ from elasticjob.kube.objects.kinds import Kind, Manifest
 
 UNKNOWN: Final = "not a field of ElasticJob, and unknown to the converter: check whether the job needs it"
 ANEW: Final = "the cluster writes it anew"
+EACH: Final = "--nproc-per-node"
 T = TypeVar("T")
 PLAIN_KEY: Final = re.compile(r"[A-Za-z_][\w-]*")
 

@@ -29,7 +29,7 @@ ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 DEFAULTED: Final = re.compile(r"\$\{(\w+):?=(.*)\}", re.DOTALL)
 DECLARES: Final = frozenset({"export", "declare", "typeset", "local", "readonly"})
 PRINTS: Final = re.compile(
-    r"echo|printf|set|date|hostname|pwd|nvidia-smi|scontrol|squeue|sinfo|ulimit|true|sleep|wait|exit|trap|"
+    r"echo|printf|set|date|hostname|pwd|nvidia-smi|scontrol|squeue|sinfo|true|sleep|wait|exit|trap|"
     r"time|fi|done|then|else|do|\{|\}|esac|env|ls|which|ibstat|ibv_devinfo"
 )
 """Programs that are left out without a loss: they print, wait, or ask Slurm."""
@@ -62,15 +62,26 @@ def plain(raw: str) -> str:
         return raw
 
 
+def is_open(script: str) -> bool:
+    """Whether a quotation mark is not closed."""
+    last = next((call.words[-1].raw for call in reversed(list(calls(script)))), "")
+    try:
+        return not last.startswith("`") and not shlex.split(last)
+    except ValueError:
+        return True
+
+
 def assignments(call: Call, known: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a command sets and nothing else, their values as far as they are known."""
-    given = list(call.words)
+    given, bare = list(call.words), False
     if given and given[0].plain == ":":  # sets what is not set yet
         found_defaults = [DEFAULTED.fullmatch(word.plain) for word in given[1:]]
         return {each[1]: expand(each[2], known) for each in found_defaults if each and each[1] not in known}
     if given and given[0].plain in DECLARES:
+        bare = given[0].plain == "export"
         given = [word for word in given[1:] if not word.plain.startswith("-")]
-    found = [ASSIGNED.fullmatch(word.raw) for word in given]
+    raws = (word.raw for word in given)
+    found = [ASSIGNED.fullmatch(f"{raw}=${raw}" if bare and raw.isidentifier() else raw) for raw in raws]
     if not found or not all(found):
         return {}
     values: dict[str, str] = {}
@@ -81,9 +92,7 @@ def assignments(call: Call, known: Mapping[str, str]) -> dict[str, str]:
         inner = raw[1:-1] if raw.startswith("(") and raw.endswith(")") else None
         value = plain(raw) if inner is None else " ".join(word.raw for word in words(inner))
         before = {**known, **values}
-        if not adds:
-            before = {**before, name: before.get(name, "")}
-        told = expand(value, {key: text for key, text in before.items() if key != name or adds})
+        told = expand(value, before)
         values[name] = f"{before.get(name, '')} {told}".strip() if adds else told
     return values
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from elasticjob.cli.convert.conversion import outcome
 from elasticjob.cli.convert.reading import sources
+from elasticjob.cli.convert.scripts import ONE_FOR_EACH
 from elasticjob.cli.convert.systems import SYSTEMS
 from elasticjob.client.objects import IMAGE
 from tests.cli.convert.converted import converted
@@ -158,10 +159,44 @@ def test_files_that_a_line_names_are_read() -> None:
         ("torchrun --nnodes 2\n", "torchrun names no script: write it behind the flags"),
         ("#SBATCH -N 2\nsrun torchrun \"$@\"\n",
          "torchrun starts \"$@\", and its value is known only where the script runs: write the script there"),
+        ("#SBATCH -N 2\nfor seed in 1 2; do\n  srun torchrun t.py --seed $seed\ndone\n",
+         f"line 3 is in the loop 'for seed in 1 2': {ONE_FOR_EACH}"),
+        ("#SBATCH -N 2\nwhile read -r fold; do srun python t.py $fold; done < folds\n",
+         f"line 2 is in the loop 'while read -r fold': {ONE_FOR_EACH}"),
     ],
 )  # fmt: skip
 def test_what_starts_no_training_is_refused(text: str, why: str) -> None:
     assert converted(text, "train.sh").refusal == why
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "told"),
+    [
+        (
+            'if [ -z "$R" ]; then X=--fresh; else X=--resume; fi',
+            "--fresh",
+            "X: changed (is '--fresh' now, not '--resume'",
+        ),
+        ("X=1\nif [ $R ]\nthen\n  X=2\nelif [ $S ]\nthen\n  X=3\nfi", "2", "X: changed (is '2' now, not '1'"),
+        ("case $USER in\n bob) X=1;;\n *) X=2;;\nesac", "1", "X: changed (is '1' now, not '2'"),
+        ("[ $R ] && X=1 || X=2", "1", "X: changed (is '1' now, not '2'"),
+        ('X=--a\nX="$X --b"', "--a --b", "image: changed"),
+        ("X=$DATA/x", "$DATA/x", "$DATA: changed (the script does not set it"),
+        ("X=$(date)", "$(date)", "$(date): changed (each node has its own value"),
+        ("echo a > config\nX=1", "1", "echo a: dropped (write it into the image"),
+        (
+            "X=1\nfor i in 0 1; do srun -N 1 torchrun --node_rank $i t.py $X & done",
+            "1",
+            "-N: changed (replicas is 2",
+        ),
+    ],
+)
+def test_what_a_line_of_ours_takes_is_told(lines: str, arguments: str, told: str) -> None:
+    text = f"#SBATCH -N 2\n{lines}\nsrun torchrun t.py $X\n"
+    found = converted(text, "train.sh").converted
+    assert found is not None
+    assert " ".join(main(text)["command"]).endswith(f"elasticjob run t.py {arguments}")
+    assert any(note.lossy and str(note).startswith(told) for note in found.notes)
 
 
 def test_other_texts_are_no_command_lines() -> None:
