@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,7 @@ from elasticjob.api.v1alpha1.jobresource import JOBRESOURCE
 from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.convert.references import follow, strays
 from elasticjob.cli.convert.system import (
+    EACH,
     NO_MARKS,
     Conversion,
     Marks,
@@ -80,14 +82,19 @@ def note_on_sizes(note: Note, job: Manifest) -> Note:
         return note
     worker = _sizes(roles[WORKER]) if isinstance(roles, dict) and WORKER in roles else found[0]
     now = ", ".join(f"{name} is {worker[name]} now" for name, size in note.sizes if worker[name] != size)
-    return replace(note, verdict=Verdict.CHANGED, why=f"{now}: another field says so")
+    why = now if "absent" in now else f"{now}: another field says so"
+    return replace(note, verdict=Verdict.CHANGED, why=why)
 
 
 def _sizes(role: Any) -> dict[str, Any]:
     """Return the sizes of a role, bounds that it does not have as well."""
     given = role if isinstance(role, dict) else {}
     count = given.get("replicas", 1)
-    return {"replicas": count} | {name: given.get(name, count) for name in ("minReplicas", "maxReplicas")}
+    text = str(given.get("template"))
+    told = re.search(rf"{EACH}[', ]+(\d+)", text)
+    each = int(told[1]) if told else 1 if "elasticjob" in text else "absent"
+    bounds = {name: given.get(name, count) for name in ("minReplicas", "maxReplicas")}
+    return {"replicas": count, EACH: each, **bounds}
 
 
 def problems(manifest: Manifest) -> tuple[Problem, ...]:

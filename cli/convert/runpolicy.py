@@ -8,6 +8,7 @@ from elasticjob.cli.convert.pods import without_empty
 from elasticjob.cli.convert.system import Fields
 from elasticjob.kube.objects.kinds import Manifest
 
+TIMED: Final = "as scheduling.timeoutSeconds, with gang: coscheduling"
 NO_QUEUE: Final = "Volcano's gangs have no time limit: leave it out"
 
 
@@ -38,15 +39,15 @@ def clean_pod_policy(fields: Fields) -> str:
 def scheduling(fields: Fields) -> Manifest:
     """Return the gang of a SchedulingPolicy: by Volcano where there is a queue."""
     queue = fields.text("queue", "as scheduling.queue, with gang: volcano")
-    least = fields.number("minAvailable", "as scheduling.minAvailable")
     priority = fields.text("priorityClass", "as scheduling.priorityClassName")
     fields.drop("minResources", "a gang counts the requests of its pods", harmless=True)
     if queue:
         fields.drop("scheduleTimeoutSeconds", NO_QUEUE)
         gang, timeout = "volcano", None
     else:
-        timeout = fields.number("scheduleTimeoutSeconds", "as scheduling.timeoutSeconds")
-        gang = "coscheduling" if timeout is not None else "preferred" if least is not None else ""
+        timeout = fields.number("scheduleTimeoutSeconds", TIMED)
+        gang = "coscheduling" if timeout is not None else "preferred" if fields.peek("minAvailable") else ""
+    least = fields.number("minAvailable", f"as scheduling.minAvailable, with gang: {gang}")
     found: Manifest = {
         "gang": gang,
         "queue": queue,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from elasticjob.cli.convert import pods
 from elasticjob.cli.convert.launchers.containers import rewritten
 from elasticjob.cli.convert.launchers.launch import Launch, wrong
-from elasticjob.cli.convert.system import Fields, Note, Verdict, child
+from elasticjob.cli.convert.system import EACH, Fields, Note, Verdict, child
 from elasticjob.client.objects import IMAGE, role_spec
 from elasticjob.kube.objects.kinds import Manifest
 from elasticjob.trainer.agent.settings import stated_count
@@ -197,6 +197,8 @@ def processes(fields: Fields, *names: str) -> str:
                 fields.drop(name, wrong(str(value), "--nproc-per-node NUMBER, or auto for all GPUs"))
             continue
         fields.keep(name, PER_NODE)
+        if str(value).isdecimal() and (note := fields.log.notes.get(child(fields.path, name))):
+            fields.log.notes[note.field] = replace(note, sizes=((EACH, int(value)),))
         found = found or str(value)
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.checks.launchers import PYTHON, SHELLS
 from elasticjob.cli.convert.launchers.launch import Launch, abridge, words_of
-from elasticjob.cli.convert.launchers.shell import PRINTS, Call, assignments, calls
+from elasticjob.cli.convert.launchers.shell import PRINTS, Call, assignments, calls, is_open
 from elasticjob.cli.convert.launchers.table import File, Match, found_in, no_file
 from elasticjob.cli.convert.system import Note, Verdict
 from elasticjob.kube.objects.kinds import Manifest
@@ -19,6 +19,7 @@ INSTALLERS: Final = ("pip", "venv", "ensurepip")
 PREPARES: Final = re.compile(f"cd|export|:|{PRINTS.pattern}")
 ONCE: Final = "ran once, beside the launcher: it is run now on each of"
 AS_IT_WAS: Final = "a job has one training, the first: make another job of this one"
+OPEN: Final = "a quotation mark is not closed: no shell runs the script"
 THE_IMAGE: Final = "the image needs elasticjob (docs/own-image.md)"
 
 
@@ -104,6 +105,8 @@ def _replace(script: str, call: Call, found: Match, defaults: Launch | None) -> 
     launch = beside(found.launch, defaults)
     nodes = defaults.nodes[1] if defaults and defaults.nodes else 1
     start, others = call.starts[found.before], (each for each in calls(script) if each != call)
+    if is_open(script):
+        launch = launch.note("-c", Verdict.CHANGED, OPEN)
     for other in others:
         if found_in(other.words):
             launch = launch.note(abridge(other.words), Verdict.CHANGED, AS_IT_WAS)

@@ -17,7 +17,18 @@ ITS_SIZES: Final = (
 ALL_GPUS: Final = (
     "is absent, which means all GPUs of a machine: write --nproc-per-node, and GPUs in resources.limits"
 )
+AFFINITY: Final = "write nodeSelector or affinity in the template, and GPUs in resources.limits"
 LOCAL_RANK: Final = "scripts get LOCAL_RANK in the environment, and no argument --local_rank: read it there"
+
+
+def include(launch: Launch, flag: str, value: str) -> Launch:
+    """Machines and their GPUs, as in a:0,1@b:0,1: their numbers are those of nodes and workers."""
+    slots = [len([gpu for gpu in each.partition(":")[2].split(",") if gpu]) for each in value.split("@")]
+    if "$" in value or len(set(slots)) != 1:
+        return launch.note(flag, Verdict.DROPPED, acts.SIZES_OF_WORKERS)
+    found = replace(launch, nodes=(len(slots), len(slots)), processes=str(slots[0] or launch.processes))
+    return found.note(flag, Verdict.CHANGED, f"is replicas: {len(slots)}, on any machines: {AFFINITY}")
+
 
 FLAGS: Final[Flags] = {
     "num-nodes": Flag(acts.nodes),
@@ -29,12 +40,11 @@ FLAGS: Final[Flags] = {
     "module": Flag(acts.as_module, 0),
     "no-python": Flag(acts.no_python, 0),
     "no-local-rank": Flag(acts.needless("scripts never get an argument --local_rank"), 0),
-    "include": Flag(
-        acts.drop("write nodeSelector or affinity in the template, and GPUs in resources.limits")
+    **acts.each("include i", Flag(include)),
+    **acts.each(
+        "exclude e",
+        Flag(acts.drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
     ),
-    "i": Flag(acts.drop("write nodeSelector or affinity in the template, and GPUs in resources.limits")),
-    "exclude": Flag(acts.drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
-    "e": Flag(acts.drop("write affinity in the template: nodes that fail are left out by nodeCheck")),
     **{name: Flag(acts.needless(acts.MASTER)) for name in ("master-addr", "master-port", "node-rank")},
     **{name: Flag(acts.needless(acts.OF_SSH)) for name in ("launcher", "launcher-args", "ssh-port")},
     **{name: Flag(acts.needless(acts.OF_SSH), 0) for name in ("no-ssh", "no-ssh-check", "force-multi")},
@@ -45,8 +55,7 @@ FLAGS: Final[Flags] = {
     "bind-core-list": Flag(acts.drop("write numactl before the command")),
     "venv-script": Flag(acts.drop("the image has the environment")),
     "log-level": Flag(acts.needless("the agent logs events, not each step")),
-    "quiet": Flag(acts.needless("the agent logs events, not each step"), 0),
-    "q": Flag(acts.needless("the agent logs events, not each step"), 0),
+    **acts.each("quiet q", Flag(acts.needless("the agent logs events, not each step"), 0)),
 }
 
 

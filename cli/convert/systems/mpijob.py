@@ -72,8 +72,12 @@ def _of_roles(spec: Fields) -> tuple[Training, dict[str, Any]]:
     found = Training(template, launch)
     sizes: dict[str, Any] = {"replicas": workers}
     if launch is not None and launch.nodes is not None and launch.nodes != (workers, workers):
-        least, most = min(launch.nodes[0], workers), max(launch.nodes[1], workers)
-        sizes |= {"minReplicas": least, "maxReplicas": most}
+        least, most = launch.nodes
+        if least == most:
+            worker.change("replicas", f"is {most} now: the launcher's command says so")
+            sizes = {"replicas": most}
+        else:
+            sizes |= {"minReplicas": min(least, workers), "maxReplicas": max(most, workers)}
     policy = worker.text("restartPolicy", "")
     return found, {**sizes, **({"restartPolicy": policy} if policy else {})}
 
