@@ -222,17 +222,19 @@ def directives(script: str) -> Iterator[tuple[int, str, str]]:
     """Find the directives of a script: line, name as written, value."""
     for found in DIRECTIVE.finditer(script):
         line = script.count("\n", 0, found.start()) + 1
-        given = [word.plain for word in words(found[1])]
-        while given:
-            name, equals, value = given.pop(0).partition("=")
-            short = re.fullmatch(r"-(\w)(.+)", name)
-            if short and not name.startswith("--") and not equals:
-                name, value = f"-{short[1]}", short[2]
-            elif (
-                not equals and given and not given[0].startswith("-") and _plainly(name) not in WITHOUT_VALUE
-            ):
-                value = given.pop(0)
-            yield line, name, value
+        yield from ((line, *pair) for pair in pairs([word.plain for word in words(found[1])]))
+
+
+def pairs(given: list[str]) -> Iterator[tuple[str, str]]:
+    """Find flags and their values in words."""
+    while given:
+        name, equals, value = given.pop(0).partition("=")
+        short = re.fullmatch(r"-(\w)(.+)", name)
+        if short and not name.startswith("--") and not equals:
+            name, value = f"-{short[1]}", short[2]
+        elif not equals and given and not given[0].startswith("-") and _plainly(name) not in WITHOUT_VALUE:
+            value = given.pop(0)
+        yield name, value
 
 
 def allocation(found: Iterator[tuple[int | None, str, str]]) -> Allocation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -12,7 +12,7 @@ from elasticjob.api.v1alpha1.checks.launchers import PYTHON, SHELLS
 from elasticjob.api.v1alpha1.checks.templates import IMAGE as IMAGE_NAME
 from elasticjob.api.v1alpha1.elasticjob import ELASTICJOB
 from elasticjob.cli.convert import pods
-from elasticjob.cli.convert.allocation import Allocation, allocation
+from elasticjob.cli.convert.allocation import Allocation, allocation, pairs
 from elasticjob.cli.convert.launchers.launch import Launch, Word, abridge, words_of
 from elasticjob.cli.convert.launchers.shell import PRINTS, Call, assignments, calls, plain, split, words
 from elasticjob.cli.convert.launchers.table import LEADING, found_in
@@ -28,9 +28,7 @@ ELSEWHERE: Final = (
 )
 NOT_NEEDED: Final = "it prints, waits or asks Slurm: the job does not need it"
 CONTROL: Final = "conditions of a script are not evaluated: their lines are read as if they were true"
-ONE_FOR_EACH: Final = (
-    "it starts a training in each round: write a script for each, and convert them one by one"
-)
+ONE_FOR_EACH: Final = "each round is a training: write a script for each, and convert them one by one"
 NOT_SET: Final = "the script does not set it: write it in env of the container, or its value here"
 ON_EACH: Final = "each node has its own value of it: write the value"
 UNSET: Final = re.compile(
@@ -59,14 +57,12 @@ MESSAGE: Final = "no line starts a training: torchrun, accelerate launch, deepsp
 
 @dataclass
 class _Block:
-    """A loop, an if or a case of a script."""
+    """A loop, an if or a case: its first line, its place, and which of its branches is read."""
 
     text: str
-    """Its first line."""
     start: int
     is_loop: bool
     branch: int
-    """Which of its branches is read: the first one is 0."""
 
 
 @dataclass
@@ -135,23 +131,24 @@ def is_a_command(given: Sequence[str]) -> bool:
     return found_in(called) is not None or _after_srun(called) is not None
 
 
-def _read(reading: _Reading, call: Call, source: Source) -> None:
+def _read(reading: _Reading, call: Call, source: Source, *, ranked: bool = False) -> None:
     line = source.first + source.text.count("\n", 0, call.starts[0])
     call = _within(reading, call, source.text)
     if set_here := assignments(call, reading.variables):
         _assign(reading, call, set_here, line, _branch(reading, source.text[: call.starts[0]]))
         return
     given = split(call.words, reading.variables)
-    ranked = _after_srun(given)
-    rest = given if ranked is None else ranked
-    if ranked is not None:
-        _srun(reading, given[: len(given) - len(ranked)], line)
+    started = _after_srun(given)
+    rest, ranked = given if started is None else started, ranked or started is not None
+    if started is not None:
+        _srun(reading, given[: len(given) - len(started)], line)
     script = _inner(rest, reading.variables)
     if script is not None:
-        inner = [_launch(reading, one.words, source, ranked=True) for one in calls(script)]
-        launch = next((one for one in inner if one and one.script), None)
-    else:
-        launch = _launch(reading, rest, source, ranked=ranked is not None or _is_line(source.text))
+        inner = replace(source, text=script, first=line)
+        for one in calls(script):
+            _read(reading, one, inner, ranked=True)
+        return
+    launch = _launch(reading, rest, source, ranked=ranked or _is_line(source.text))
     if launch is not None and any(POSITIONAL.search(word) for word in launch.arguments):
         reading.notes.append(Note(line, "$@", Verdict.CHANGED, f"{ONLY_THERE}: write the arguments there"))
     if launch is None:
@@ -171,7 +168,8 @@ def _read(reading: _Reading, call: Call, source: Source) -> None:
 def _within(reading: _Reading, call: Call, text: str) -> Call:
     """Follow the blocks of a script; return a command without words such as then in front of it."""
     blocks, start = reading.blocks, call.starts[0]
-    if blocks and blocks[-1].text.startswith("case") and re.match(r"[ \t]*\)", text[call.end :]):
+    pattern = re.match(r"[ \t]*\)", text[call.end :]) is not None
+    if blocks and blocks[-1].text.startswith("case") and pattern:
         blocks[-1].branch += 1
     while (name := call.words[0].plain) not in OPENS:
         if name in ("done", "fi", "esac") and blocks:
@@ -181,8 +179,8 @@ def _within(reading: _Reading, call: Call, text: str) -> Call:
         if name not in AHEAD or not call.words[1:]:
             return call
         call = replace(call, words=call.words[1:], starts=call.starts[1:])
-    first = text[start:].partition("\n")[0].partition(";")[0].strip()
-    blocks.append(_Block(first, call.starts[0], OPENS[name], -1 if name == "case" else 0))
+    first = re.split("[\n;]", text[start:], maxsplit=1)[0].strip()
+    blocks.append(_Block(first, call.starts[0], OPENS[name], -1 if name == "case" and not pattern else 0))
     return call
 
 
@@ -222,7 +220,7 @@ def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int, 
     for name, value in found.items():
         before, sure = reading.variables.get(name), branch is None
         if branch is not None and before != value:
-            value, other = (before, value) if branch and before is not None else (value, before)
+            value, other = (before, value) if branch > 0 and before is not None else (value, before)
             instead = "" if other is None else f", not {other!r}"
             reading.notes.append(Note(line, name, Verdict.CHANGED, f"is {value!r} now{instead}: {CONTROL}"))
         reading.variables[name] = value
@@ -238,21 +236,11 @@ def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int, 
 
 def _srun(reading: _Reading, flags: Sequence[Word], line: int) -> None:
     """Add the flags of srun to the directives of sbatch."""
-    found = allocation((line, name, expand(value, reading.variables)) for name, value in _flags(flags[1:]))
+    told = pairs([expand(word.plain, reading.variables) for word in flags[1:]])
+    found = allocation((line, *pair) for pair in told if not WITHOUT_VALUE.fullmatch(pair[0]))
     apart = {"notes", "nodes", "tasks"} if any(block.is_loop for block in reading.blocks) else {"notes"}
     merged = {name: value for name, value in vars(found).items() if value and name not in apart}
     reading.asked = replace(reading.asked, **merged, notes=(*reading.asked.notes, *found.notes))
-
-
-def _flags(given: Sequence[Word]) -> Iterator[tuple[str, str]]:
-    rest = [word.plain for word in given]
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if WITHOUT_VALUE.fullmatch(name):
-            continue
-        if not equals and rest and not rest[0].startswith("-"):
-            value = rest.pop(0)
-        yield name, value
 
 
 def _after_srun(given: Sequence[Word]) -> list[Word] | None:
@@ -276,7 +264,8 @@ def _inner(given: Sequence[Word], variables: Mapping[str, str]) -> str | None:
     if at is None:
         return None
     raw, own = given[at + 1].raw, given[at + 3 :]  # the word behind the script is its $0
-    text = raw.strip("'") if raw[:1] == "'" else expand(raw.strip('"'), variables)
+    parts = re.findall("'([^']*)'|([^']+)", raw) if raw[:1] == "'" else [("", raw.strip('"'))]
+    text = "".join(literal or expand(part, variables) for literal, part in parts)
 
     def put_in(found: re.Match[str]) -> str:
         given = own if found[1] in "@*" else own[int(found[1]) - 1 :][:1]

@@ -126,25 +126,21 @@ def compare(fields: Fields, one: Manifest, other: Manifest) -> None:
 
 def missing(template: Manifest, other: Manifest) -> list[str]:
     """Return the fields of a pod template, by their paths, that another one has not, or has otherwise."""
-    theirs = _flat(other)
-    return [path for path, value in _flat(template).items() if not _holds(theirs.get(path), value)]
+    mine, theirs = _flat(template), _flat(other)
+    return [path for path, value in mine.items() if not _holds(theirs.get(path), value)]
 
 
 def _flat(template: Manifest) -> Manifest:
     main, *others = pods.containers(template) or [{}]
-    about = template.get("metadata")
-    parts = {
-        "metadata": about if isinstance(about, dict) else {},
-        "spec": {**pod_of(template), "containers": others},
-        "spec.containers[0]": {name: value for name, value in main.items() if name != "name"},
-    }
-    found = {child(at, name): one for at, part in parts.items() for name, one in part.items()}
-    return pods.without_empty(found)
+    pod = {**pod_of(template), "containers": others}
+    found = {"metadata": template.get("metadata")} | {f"spec.{name}": one for name, one in pod.items()}
+    own = {f"spec.containers[0].{name}": one for name, one in main.items() if name != "name"}
+    return pods.without_empty({**found, **own})
 
 
 def _holds(theirs: Any, value: Any) -> bool:
     """Whether a value is the same, or has all members of a list of objects, such as env."""
-    if isinstance(theirs, list) and isinstance(value, list) and all(isinstance(each, dict) for each in value):
+    if isinstance(theirs, list) and isinstance(value, list) and isinstance(value[0], dict):
         return all(each in theirs for each in value)
     return bool(theirs == value)
 

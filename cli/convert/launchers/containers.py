@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from elasticjob.api.v1alpha1.checks.launchers import PYTHON, SHELLS
 from elasticjob.cli.convert.launchers.launch import Launch, abridge, words_of
-from elasticjob.cli.convert.launchers.shell import PRINTS, Call, assignments, calls, is_open
+from elasticjob.cli.convert.launchers.shell import PRINTS, Call, assignments, calls
 from elasticjob.cli.convert.launchers.table import File, Match, found_in, no_file
 from elasticjob.cli.convert.system import Note, Verdict
 from elasticjob.kube.objects.kinds import Manifest
 
 INSTALLERS: Final = ("pip", "venv", "ensurepip")
-PREPARES: Final = re.compile(f"cd|export|:|{PRINTS.pattern}")
+PREPARES: Final = re.compile(f"cd|export|ulimit|:|{PRINTS.pattern}")
 ONCE: Final = "ran once, beside the launcher: it is run now on each of"
 AS_IT_WAS: Final = "a job has one training, the first: make another job of this one"
 OPEN: Final = "a quotation mark is not closed: no shell runs the script"
@@ -104,8 +104,9 @@ def in_script(
 def _replace(script: str, call: Call, found: Match, defaults: Launch | None) -> tuple[str, Launch]:
     launch = beside(found.launch, defaults)
     nodes = defaults.nodes[1] if defaults and defaults.nodes else 1
-    start, others = call.starts[found.before], (each for each in calls(script) if each != call)
-    if is_open(script):
+    start, others = call.starts[found.before], [each for each in calls(script) if each != call]
+    last = [*calls(script)][-1].words[-1]
+    if last.plain == last.raw and re.search(r"^[^`]*['\"]", last.raw):
         launch = launch.note("-c", Verdict.CHANGED, OPEN)
     for other in others:
         if found_in(other.words):

@@ -62,15 +62,6 @@ def plain(raw: str) -> str:
         return raw
 
 
-def is_open(script: str) -> bool:
-    """Whether a quotation mark is not closed."""
-    last = next((call.words[-1].raw for call in reversed(list(calls(script)))), "")
-    try:
-        return not last.startswith("`") and not shlex.split(last)
-    except ValueError:
-        return True
-
-
 def assignments(call: Call, known: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a command sets and nothing else, their values as far as they are known."""
     given, bare = list(call.words), False

@@ -112,6 +112,7 @@ def test_each_line_is_told(line: int, note: str) -> None:
         ("#SBATCH -N 2\nsrun accelerate launch --num_processes $((SLURM_NNODES * 8)) --num_machines "
          "$SLURM_NNODES t.py",
          "--nproc-per-node 8 t.py"),
+        ("#SBATCH -N 2\nLR=1\nsrun -N2 bash -c 'export A=1; torchrun t.py --lr '$LR", "t.py --lr 1"),
         ("#SBATCH -N 2\nsrun bash -c 'torchrun \"$@\" --n ${1}' _ train.py --lr 3",
          "train.py --lr 3 --n train.py"),
     ],
