@@ -236,7 +236,8 @@ def _assign(reading: _Reading, call: Call, found: Mapping[str, str], line: int, 
 
 def _srun(reading: _Reading, flags: Sequence[Word], line: int) -> None:
     """Add the flags of srun to the directives of sbatch."""
-    told = pairs([expand(word.plain, reading.variables) for word in flags[1:]])
+    at = [PurePosixPath(word.plain).name for word in flags].index("srun")
+    told = pairs([expand(word.plain, reading.variables) for word in flags[at + 1 :]])
     found = allocation((line, *pair) for pair in told if not WITHOUT_VALUE.fullmatch(pair[0]))
     apart = {"notes", "nodes", "tasks"} if any(block.is_loop for block in reading.blocks) else {"notes"}
     merged = {name: value for name, value in vars(found).items() if value and name not in apart}
@@ -278,10 +279,12 @@ def _left_out(reading: _Reading, given: Sequence[Word], line: int, *, writes: bo
     """Return a note on a command that starts no training; `writes`: into a file."""
     name = given[0].plain if given else ""
     if name == "cd" and given[1:]:
-        reading.directory = expand(given[1].plain, reading.variables)
-        verdict = Verdict.DROPPED if "$" in reading.directory else Verdict.KEPT
-        reading.directory = reading.directory if verdict is Verdict.KEPT else ""
-        return Note(line, abridge(given), verdict, "workingDir of the container")
+        before, branch = reading.directory, _branch(reading, "")
+        there = str(PurePosixPath(before, expand(given[1].plain, reading.variables)))
+        verdict = Verdict.DROPPED if "$" in there else Verdict.KEPT if branch is None else Verdict.CHANGED
+        reading.directory = "" if "$" in there else before if before and branch else there
+        why = f"is {reading.directory} now: {CONTROL}" if verdict is Verdict.CHANGED else "of the container"
+        return Note(line, abridge(given), verdict, f"workingDir {why}")
     if OF_THE_MACHINE.fullmatch(name):
         return Note(line, abridge(given), Verdict.DROPPED, IN_THE_IMAGE)
     if [word.plain for word in given[:2]] == ["scontrol", "requeue"]:

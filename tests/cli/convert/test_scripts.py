@@ -184,6 +184,7 @@ def test_what_starts_no_training_is_refused(text: str, why: str) -> None:
         ('X=--a\nX="$X --b"', "--a --b", "image: changed"),
         ("X=$DATA/x", "$DATA/x", "$DATA: changed (the script does not set it"),
         ("X=$(date)", "$(date)", "$(date): changed (each node has its own value"),
+        ("X=1\nif [ $R ]; then\ncd /a\nelse\ncd /b\nfi", "1", "cd /b: changed (workingDir is /a now"),
         ("echo a > config\nX=1", "1", "echo a: dropped (write it into the image"),
         (
             "X=1\nfor i in 0 1; do srun -N 1 torchrun --node_rank $i t.py $X & done",
