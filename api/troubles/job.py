@@ -110,8 +110,7 @@ def has_an_unreachable_master(seen: JobFacts, now: datetime) -> Iterator[Trouble
         told = seen.master or f"{pod.metadata.name} does not answer its probe"
         yield trouble_of("MasterUnreachable", seen.job, told, since=since)
     elif seen.master:
-        told = f"{seen.master}, and its machine calls it ready"
-        yield trouble_of("MasterUnreachable", seen.job, told, grade=Grade.DOUBTFUL)
+        yield trouble_of("NotRead", seen.job, f"the master's page: {seen.master}")
 
 
 def has_nodes_that_do_not_run(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
