@@ -43,8 +43,9 @@ OFFERS: Final = ("UnexpectedAdmissionError", "TopologyAffinityError", "OutOf")
 
 
 def examine(seen: JobFacts, now: datetime) -> tuple[Trouble, ...]:
-    """Return what is wrong with a job, and, where nothing is, how it does."""
-    return diagnose(RULES, seen, now)
+    """Return what is wrong with a job, else how it does; of one that is being deleted, what holds it."""
+    leaving = seen.job.metadata.deletion_timestamp is not None
+    return diagnose(OF_DELETION if leaving else RULES, seen, now)
 
 
 def belongs_to_another_controller(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
@@ -297,6 +298,14 @@ RULES: Final[tuple[Rule[JobFacts], ...]] = (
     loses_time,
     is_warned_of,
     is_suspended,
+    was_not_read_whole,
+    is_well,
+)
+
+
+OF_DELETION: Final[tuple[Rule[JobFacts], ...]] = (
+    cannot_be_deleted,
+    has_pods_that_stay,
     was_not_read_whole,
     is_well,
 )

@@ -181,7 +181,10 @@ def _forms(value: bytes) -> Iterator[str]:
         for code in (base64.b64encode, base64.urlsafe_b64encode):
             yield from (code(each).decode().rstrip("=") for each in (part, bare, bare + b"\n"))
         words = bare.decode(errors="replace")
-        yield from (words, json.dumps(words)[1:-1])
+        said = {words, repr(words)[1:-1], ascii(words)[1:-1], repr(bare)[2:-1]}
+        for _ in range(4):  # a message may be JSON within JSON
+            yield from said
+            said = {json.dumps(each, ensure_ascii=plain)[1:-1] for each in said for plain in (True, False)}
 
 
 def _lines(lines: Iterable[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -112,6 +113,14 @@ def test_values_of_secrets_go_in_each_form() -> None:
     hide = of_secrets([b'hun"ter22', b"first line\nsecond line\n", b"short"])
     forms = ['hun"ter22', json.dumps('hun"ter22')[1:-1], "aHVuInRlcjIy", "aHVuInRlcjIyCg", "x second line x"]
     assert [hide(each) for each in forms] == [OUT] * 4 + [f"x {OUT} x"]
+    for value in ("Tit'Lark\"99", 'Müller-Heron-88"x', "DOM\\\\svc:Heron-Pass9", 'Horn"et\\Zz-42é&/x'):
+        gone = of_secrets([value.encode()])
+        plain = json.dumps(value, ensure_ascii=False)
+        said = {f"{value!r}", f"{ {chr(100): value} }", f"{value.encode()!r}", plain}
+        for each in (
+            said | {json.dumps(each) for each in said} | {json.dumps(json.dumps(each)) for each in said}
+        ):
+            assert not re.search("Lark|Heron|Zz-42", gone(each)), each
     assert without({"n": ['hun"ter22', 7, True], "k": "short"}, hide) == {"n": [OUT, 7, True], "k": "short"}
 
 
