@@ -131,6 +131,24 @@ def _take(field: str, why: str, read: Callable[[str], Any] = str) -> Act:
     return act
 
 
+def _gpus(read: Callable[[str], Any]) -> Act:
+    """Keep a number of GPUs; of their type, such as a100:4, a job says nothing by itself."""
+    keep = _take("gpus_per_node", GPU, read)
+
+    def act(so_far: Allocation, value: str) -> tuple[Allocation, Verdict, str]:
+        changed, verdict, why = keep(so_far, value)
+        type_ = re.match(r"(?:gpu:)?([A-Za-z][\w.-]*):\d", value)
+        if type_ is None or verdict is not Verdict.KEPT:
+            return changed, verdict, why
+        return (
+            changed,
+            Verdict.CHANGED,
+            f"{why}, of any type: select {type_[1]} by a nodeSelector",
+        )
+
+    return act
+
+
 def _count(value: str) -> int | None:
     found = re.search(r"(\d{1,6})(?:\(.*\))?$", value)
     return int(found[1]) if found else None
@@ -177,9 +195,9 @@ NAMED: Final[Mapping[str, Act]] = {
     "ntasks": _take("tasks", TASKS, _count),
     "ntasks-per-node": _take("tasks_per_node", "--nproc-per-node, where srun starts Python itself", _count),
     "gpus": _take("gpus", GPUS, _count),
-    "gpus-per-node": _take("gpus_per_node", GPU, _count),
+    "gpus-per-node": _gpus(_count),
     "gpus-per-task": _take("gpus_per_task", GPU, _count),
-    "gres": _take("gpus_per_node", GPU, _devices),
+    "gres": _gpus(_devices),
     "cpus-per-task": _take("cpus_per_task", "cpu in resources.requests, times the tasks of a node", _count),
     "mem": _take("memory", "memory in resources.requests", _memory),
     "time": _time,
