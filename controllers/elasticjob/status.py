@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -49,7 +49,9 @@ class Saying:
     always: bool = False
 
 
-OPEN: Final = (None, PlanPhase.PENDING, PlanPhase.SCALING)
+NEW: Final = (None, PlanPhase.PENDING)
+"""Phases of a plan whose sizes no node has been asked for yet."""
+OPEN: Final = (*NEW, PlanPhase.SCALING)
 """Phases of a plan that is being carried out."""
 
 
@@ -88,7 +90,7 @@ class Picture:
     def is_resized(self) -> bool:
         """Whether the sizes that the user asks for are those of the nodes, or cannot be."""
         newest = self.seen.newest_request
-        return not asked_anew(self.seen) and (newest is None or newest.status.phase not in OPEN[:2])
+        return not asked_anew(self.seen) and (newest is None or newest.status.phase not in NEW)
 
     @cached_property
     def has_trained(self) -> bool:
@@ -186,7 +188,8 @@ def reason(picture: Picture) -> str | None:
 def conditions(picture: Picture) -> list[Condition]:
     """Return the conditions of the status; those that were never true are left out."""
     found = picture.seen.job.status.conditions
-    for saying in (sentence(picture) for sentence in _SAYINGS):
+    sayings = {saying.type: saying for saying in (sentence(picture) for sentence in _SAYINGS)}
+    for saying in sayings.values():
         if not (saying.true or saying.always or find(found, saying.type)):
             continue
         new = Condition(
@@ -197,13 +200,14 @@ def conditions(picture: Picture) -> list[Condition]:
             observed_generation=picture.seen.job.metadata.generation,
         )
         found = set_condition(found, new, picture.now)
-    return with_progress(found, progress(picture), picture.seen.job.metadata.generation, picture.now)
+    told = progress(picture, sayings)
+    return with_progress(found, told, picture.seen.job.metadata.generation, picture.now)
 
 
-def progress(picture: Picture) -> Progress:
+def progress(picture: Picture, sayings: Mapping[str, Saying]) -> Progress:
     """Return what kstatus is told: Ready is a job that trains, has succeeded, or is suspended by its user."""
-    failed, running, suspended = _failed(picture), _running(picture), _suspended(picture)
-    created, complete, restarting = _created(picture), _complete(picture), _restarting(picture)
+    failed, running, suspended = sayings[FAILED], sayings["Running"], sayings[SUSPENDED]
+    created, complete, restarting = sayings["Created"], sayings[COMPLETE], sayings["Restarting"]
     resizing = Saying("Running", True, "Resizing", "another size is asked for")
     rested = Verdict.READY if suspended.true else Verdict.RECONCILING
     rows = (
