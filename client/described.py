@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from elasticjob.api.escapes import as_line
+from elasticjob.api.troubles.facts import when
 from elasticjob.api.v1alpha1.common import LABEL_ROLE
 from elasticjob.api.v1alpha1.elasticjob import ElasticJob, Finding, Training
 from elasticjob.api.v1alpha1.scaleplan import ScalePlan
@@ -49,11 +50,6 @@ def about_the_job(
         if event.involved_object.name in names or gone.fullmatch(event.involved_object.name)
     ]
     return Description(job, own, mine, sorted(about, key=when))
-
-
-def when(event: Event) -> float:
-    """Return when an event was last seen, in seconds; 0 where it does not say so."""
-    return event.latest.timestamp() if event.latest else 0.0
 
 
 def _born(plan: ScalePlan) -> tuple[float, str]:

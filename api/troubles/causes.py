@@ -3,7 +3,7 @@
 The key is the word in `status.reason` (REASON of `kubectl get`), in events, in doctor and on the dashboard.
 A new reason is a row here; docs/troubles.md and the tables of the runbooks are written from the rows.
 In commands and acts stand {job} (`digits -n team`), {object} (`elasticjob/digits -n team`), {name},
-{namespace}, {pods} (options that select them) and {pod}.
+{namespace} and {pods} (options that select them); a rule fills in {pod} and {install}.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ def _names(job: ElasticJob | None) -> dict[str, str]:
         "job": f"{name} -n {namespace}",
         "object": f"elasticjob/{name} -n {namespace}",
         "pods": f"-n {namespace} -l elasticjob.dlrover/name={name}",
-        "pod": f"{name}-worker-0",
     }
 
 
@@ -155,7 +154,8 @@ CAUSES: Final[Mapping[str, Cause]] = MappingProxyType({
     "AdmissionChecks": Cause("quota is reserved, and an admission check of the queue is open",
         "wait for the check", ("kubectl get workloads -n {namespace}",), Grade.DOUBTFUL),
     "KueueAbsent": Cause("the job names a queue, and the cluster has no Kueue",
-        "install Kueue, or take the label kueue.x-k8s.io/queue-name away", ("kubectl edit {object}",)),
+        "install Kueue, or take the label kueue.x-k8s.io/queue-name away", ("kubectl edit {object}",),
+        Grade.DOUBTFUL),
     "WaitingForQuota": Cause("nodes wait for a place in the quota of their queue", "wait, or ask for less",
         ("kubectl get workloads -n {namespace}",), Grade.DOUBTFUL),
     # a pod that does not start

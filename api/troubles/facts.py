@@ -17,6 +17,8 @@ from elasticjob.kube.objects.views import Event, Lease, Node, Pod, WebhookConfig
 
 UNSEEN: Final = timedelta(seconds=30)
 """An operator that works has looked at a job by then."""
+UNREADY: Final = timedelta(seconds=15)
+"""A master whose probe fails for so long is in trouble, to the operator and to doctor."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ def is_unseen(job: ElasticJob, now: datetime) -> bool:
     """Whether no operator has looked at the present spec of a job that is ours, which is not new."""
     behind = (job.status.observed_generation or 0) < job.metadata.generation
     return job.spec.is_ours and behind and now - (job.metadata.creation_timestamp or now) >= UNSEEN
+
+
+def when(event: Event) -> float:
+    """Return when an event was last seen, in seconds; 0 where it does not say so."""
+    return event.latest.timestamp() if event.latest else 0.0
 
 
 def running_master(pods: Iterable[Pod]) -> Pod | None:

@@ -13,7 +13,7 @@ from elasticjob.api.resources import Resources, unit
 from elasticjob.api.roles import WORKER
 from elasticjob.api.sentences import few
 from elasticjob.api.troubles.causes import CAUSES, cause_of, trouble_of
-from elasticjob.api.troubles.facts import JobFacts, is_unseen, running_master
+from elasticjob.api.troubles.facts import UNREADY, JobFacts, is_unseen, running_master, when
 from elasticjob.api.troubles.trouble import Grade, Rule, Trouble, diagnose, well
 from elasticjob.api.v1alpha1.containers import main_end
 from elasticjob.api.v1alpha1.elasticjob import FINISHED, Finding, Phase
@@ -21,12 +21,10 @@ from elasticjob.api.v1alpha1.keeping import outlook
 from elasticjob.api.v1alpha1.last_words import code_in_words, last_error
 from elasticjob.api.v1alpha1.scaleplan import PlanPhase
 from elasticjob.kube.objects.conditions import find
-from elasticjob.kube.objects.views import Event, Pod
+from elasticjob.kube.objects.views import Pod
 
 NO_STEP: Final = timedelta(minutes=5)
 MULTIKUEUE: Final = "kueue.x-k8s.io/multikueue"
-UNREADY: Final = timedelta(seconds=15)
-"""A master that starts is ready by then."""
 STUCK: Final = timedelta(minutes=2)
 RECENT: Final = timedelta(minutes=30)
 OFTEN: Final = 3
@@ -57,7 +55,7 @@ def belongs_to_another_controller(seen: JobFacts, now: datetime) -> Iterator[Tro
 def is_not_seen_by_an_operator(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
     """The status of a job that an operator reconciles follows its spec within seconds."""
     meta = seen.job.metadata
-    if is_unseen(seen.job, now) and meta.deletion_timestamp is None:
+    if is_unseen(seen.job, now):
         told = f"generation {meta.generation}, seen {seen.job.status.observed_generation or 0}"
         yield trouble_of("NotReconciled", seen.job, told)
 
@@ -122,8 +120,8 @@ def has_nodes_that_do_not_run(seen: JobFacts, now: datetime) -> Iterator[Trouble
         return
     detail = COUNT.sub("", running.message, count=1)
     since = running.last_transition_time if running.status == "False" else None
-    told = (each for each in seen.events if each.reason == status.reason and each.first_timestamp)
-    since = max((each.first_timestamp for each in told if each.first_timestamp), default=since)
+    told = (each.first_timestamp for each in seen.events if each.reason == status.reason)
+    since = max(filter(None, told), default=since)
     again = find(status.conditions, "Restarting")
     if again is not None and again.status == "True" and not detail:
         detail, since = again.message, again.last_transition_time
@@ -137,7 +135,7 @@ def has_no_queue(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
     admitted = find(seen.job.status.conditions, "Admitted")
     if admitted and admitted.reason == "KueueAbsent" and seen.job.status.phase not in FINISHED:
         since = admitted.last_transition_time
-        yield trouble_of("KueueAbsent", seen.job, admitted.message, grade=Grade.DOUBTFUL, since=since)
+        yield trouble_of("KueueAbsent", seen.job, admitted.message, since=since)
 
 
 def does_not_fit_its_nodes(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
@@ -241,7 +239,7 @@ def is_warned_of(seen: JobFacts, now: datetime) -> Iterator[Trouble]:
     where it is seen, and is over where it is not."""
     warnings = (each for each in seen.events if each.type == "Warning")
     about = [each for each in warnings if each.involved_object.kind == "ElasticJob"]
-    last = {event.reason: event for event in sorted(about, key=_when)}
+    last = {event.reason: event for event in sorted(about, key=when)}
     training = seen.job.status.training
     known = {*CAUSES, *(each.reason for each in (training.findings if training else ()))}
     for event in [*last.values()][-3:]:
@@ -281,7 +279,6 @@ def is_well(seen: JobFacts, now: datetime) -> Iterable[Trouble]:
 RULES: Final[tuple[Rule[JobFacts], ...]] = (
     belongs_to_another_controller,
     is_not_seen_by_an_operator,
-    cannot_be_deleted,
     has_failed,
     has_fewer_pods_than_it_says,
     does_not_fit_its_nodes,
@@ -345,10 +342,6 @@ def _unschedulable(pod: Pod) -> bool:
     placed = find(pod.status.conditions, "PodScheduled")
     refused = placed is not None and (placed.status, placed.reason) == ("False", "Unschedulable")
     return pod.status.phase == "Pending" and refused
-
-
-def _when(event: Event) -> float:
-    return event.latest.timestamp() if event.latest else 0.0
 
 
 def _requests(pod: Pod) -> Resources:

@@ -59,10 +59,7 @@ class Reader:
     async def within(self, what: str, read: Awaitable[T]) -> T | None:
         """Return what is read, None where it is not there, or could not be read, which is noted."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await read
-        except TimeoutError:
-            self.unread[what] = f"no answer within {PATIENCE:g} s"
+            return await _answer(read)
         except NotFound:
             pass
         except ApiError as error:
@@ -74,7 +71,8 @@ class Reader:
 
 async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) -> ClusterFacts:
     """Read an installation; `expected` are this version's definitions. KubeError: no server answers."""
-    version = json.loads(await _first(client, client.raw("GET", "/version"))).get("gitVersion", "")
+    told = await _answer(client.raw("GET", "/version"), client.config.server)
+    version = json.loads(told).get("gitVersion", "")
     reader = Reader(client)
     async with asyncio.TaskGroup() as tasks:
         definitions = tasks.create_task(reader.all(CRD.untyped()))
@@ -107,11 +105,8 @@ async def cluster(client: Client, namespace: str, expected: Iterable[Manifest]) 
 async def one_job(client: Client, key: Key, masters: Masters | None = None) -> JobFacts:
     """Read a job and what stands around it. Raises KubeError where the job itself cannot be read."""
     seen = await _look(client, key, masters)
-    if (
-        not (behind := difference(seen.job, seen.pods))
-        or "pods" in seen.unread
-        or seen.job.status.phase in FINISHED
-    ):
+    behind = difference(seen.job, seen.pods)
+    if not behind or "pods" in seen.unread or seen.job.status.phase in FINISHED:
         return seen
     await asyncio.sleep(AGAIN)  # an operator that works has seen it by then
     seen = replace(await _look(client, key, None), master=seen.master)
@@ -119,7 +114,7 @@ async def one_job(client: Client, key: Key, masters: Masters | None = None) -> J
 
 
 async def _look(client: Client, key: Key, masters: Masters | None) -> JobFacts:
-    job = await _first(client, client.get(ELASTICJOB, key.name, key.namespace))
+    job = await _answer(client.get(ELASTICJOB, key.name, key.namespace), client.config.server)
     reader = Reader(client)
     pods, plans, events, nodes = await asyncio.gather(
         reader.all(POD, key.namespace, labels=f"{LABEL_JOB}={key.name}"),
@@ -134,13 +129,14 @@ async def _look(client: Client, key: Key, masters: Masters | None) -> JobFacts:
     return JobFacts(job, tuple(pods), mine, about, tuple(nodes), master, reader.unread)
 
 
-async def _first(client: Client, read: Awaitable[T]) -> T:
-    """Return what is read first. Raises KubeError, also where the API server does not answer in time."""
+async def _answer(read: Awaitable[T], who: str = "") -> T:
+    """Return what is read. Raises KubeError, also where nothing comes within PATIENCE."""
     try:
         async with asyncio.timeout(PATIENCE):
             return await read
     except TimeoutError as error:
-        raise Unreachable(f"{client.config.server} does not answer within {PATIENCE:g} s") from error
+        late = f"within {PATIENCE:g} s"
+        raise Unreachable(f"{who} does not answer {late}" if who else f"no answer {late}") from error
 
 
 async def _master(masters: Masters, pods: Iterable[Pod]) -> str | None:
@@ -148,10 +144,7 @@ async def _master(masters: Masters, pods: Iterable[Pod]) -> str | None:
     if (pod := running_master(pods)) is None:
         return None
     try:
-        async with asyncio.timeout(PATIENCE):
-            await masters.status(pod)
-    except TimeoutError:
-        return f"{pod.metadata.name} does not answer within {PATIENCE:g} s"
+        await _answer(masters.status(pod), pod.metadata.name)
     except CannotAsk:
         return None
     except KubeError as error:

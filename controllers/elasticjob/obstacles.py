@@ -10,6 +10,7 @@ from typing import Final
 from elasticjob.api.readings import after
 from elasticjob.api.roles import WORKER
 from elasticjob.api.troubles.causes import REFINED, cause_of, sentence_of
+from elasticjob.api.troubles.facts import UNREADY
 from elasticjob.api.v1alpha1.common import RESTARTS_SPENT
 from elasticjob.controllers.elasticjob.gang import GANG_UNAVAILABLE
 from elasticjob.controllers.elasticjob.objects import sizes_of_user
@@ -23,8 +24,6 @@ from elasticjob.kube.objects.conditions import find
 SLOW: Final = timedelta(seconds=30)
 """A pod that has not started for so long, and does not say why, is an obstacle: a volume that is missing is
 told in the pod's events only."""
-SILENT: Final = timedelta(seconds=15)
-"""A master whose probe fails for so long is an obstacle."""
 
 
 REFUSALS: Final = frozenset({REFUSED, *(cause for reason, _, cause in REFINED if reason == REFUSED)})
@@ -61,7 +60,7 @@ def slow_in(seen: Seen, now: datetime) -> timedelta | None:
     """Return when a pod that starts is to be looked at: when it is slow, and then again and again."""
     starting = (life for life in (*seen.masters, *seen.lives) if _starts(life))
     due = [after(life.since, SLOW) for life in starting if life.since]
-    due += [after(life.unready, SILENT) for life in seen.masters if life.unready and not life.terminating]
+    due += [after(life.unready, UNREADY) for life in seen.masters if life.unready and not life.terminating]
     return soonest(at - now if at > now else SLOW for at in due)
 
 
@@ -114,7 +113,7 @@ def _permits(seen: Seen, role: str, count: int) -> int:
 def _of_master(life: Life, begun: datetime, now: datetime) -> Obstacle | None:
     if not life.running:
         return _waiting(life, begun)
-    if life.terminating or life.unready is None or now < after(life.unready, SILENT):
+    if life.terminating or life.unready is None or now < after(life.unready, UNREADY):
         return None
     return Obstacle("MasterUnreachable", f"{life.name} does not answer its probe")
 

@@ -23,6 +23,7 @@ from elasticjob.api.v1alpha1.scaleplan import SCALEPLAN
 from elasticjob.cli.commands import doctor
 from elasticjob.cli.doctor import observe
 from elasticjob.cli.doctor.observe import lacking
+from elasticjob.kube.client.credentials import Config
 from elasticjob.kube.errors import ServerError, Unreachable
 from elasticjob.kube.objects.kinds import Key, Manifest
 from elasticjob.kube.objects.views import EVENT, LEASE, NODE, POD, PodStatus
@@ -96,32 +97,27 @@ PLAN = view(
     spec={"ownerJob": "digits"},
     status={"phase": "Failed", "conditions": [condition("Failed", "Late", "2 nodes are not ready")]},
 )
-UNMOUNTED = view(
-    EVENT,
-    "u",
-    involvedObject={"kind": "Pod", "name": "digits-worker-0"},
-    type="Warning",
-    reason="FailedMount",
-    message='MountVolume.SetUp failed for volume "rates" : configmap "rates" not found',
+
+
+def an_event(kind: str, name: str, reason: str, message: str = "", **times: Any) -> Any:
+    about = {"kind": kind, "name": name}
+    return view(EVENT, "e", involvedObject=about, type="Warning", reason=reason, message=message, **times)
+
+
+UNMOUNTED = an_event(
+    "Pod",
+    "digits-worker-0",
+    "FailedMount",
+    'MountVolume.SetUp failed for volume "rates" : configmap "rates" not found',
     lastTimestamp=at(minutes=1),
 )
 REFUSED = a_pod(
     status={"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"}
 )
-LATE_NEWS = view(
-    EVENT, "l", involvedObject={"kind": "ElasticJob"}, reason="Unschedulable", firstTimestamp=at(minutes=1)
-)
+LATE_NEWS = an_event("ElasticJob", "digits", "Unschedulable", firstTimestamp=at(minutes=1))
 UNSAVED = {"time": at(minutes=3), "reason": "CheckpointTrouble"}
 FAILS = {"time": at(minutes=50), "reason": "WorkerFailed", "message": "boom"}
-WARNING = view(
-    EVENT,
-    "e",
-    involvedObject={"kind": "ElasticJob", "name": "digits"},
-    type="Warning",
-    reason="NodeLost",
-    message="node a is gone",
-    lastTimestamp=at(minutes=3),
-)
+WARNING = an_event("ElasticJob", "digits", "NodeLost", "node a is gone", lastTimestamp=at(minutes=3))
 UNSCHEDULABLE = {
     "phase": "Pending",
     "reason": "Unschedulable",
@@ -316,6 +312,8 @@ def test_a_job_with_its_fewest_workers_is_not_told_to_have_fewer() -> None:
 
 async def test_what_the_server_cannot_list_now_is_unread_and_ends_nothing() -> None:
     class Away:
+        config = Config(server="https://away")
+
         async def list(self, kind: object, *where: object, **selectors: object) -> object:
             raise (ServerError(503, "", "etcd is away") if kind is NODE else Unreachable("cut"))
 
@@ -332,6 +330,8 @@ async def test_what_the_server_cannot_list_now_is_unread_and_ends_nothing() -> N
 
 async def test_a_source_that_hangs_is_a_line_and_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging:
+        config = Config(server="https://hanging")
+
         async def get(self, kind: object, *named: object) -> object:
             return a_job()
 
