@@ -156,10 +156,9 @@ def look(storage: Storage, step: int, *, verify: bool) -> Seen:
     manifest = None
     try:
         manifest = storage.manifest(step)
-        Saved(storage, manifest)
-        for part in manifest.parts if verify else ():
-            for _ in storage.chunks(step, part):
-                pass
+        saved_ = Saved(storage, manifest)
+        if verify:
+            saved_.verify()
     except Damaged as error:
         return Seen(step, "damaged", str(error), manifest)
     except Newer as error:

@@ -11,17 +11,17 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from elasticjob.api.rpc.message import decode_as
 from elasticjob.trainer.checkpoint import memory, newest, part, storage
+from elasticjob.trainer.checkpoint.agreement import Share
 from elasticjob.trainer.checkpoint.choice import Chosen
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
 from elasticjob.trainer.checkpoint.newest import Exchange, Places, Readers
@@ -36,17 +36,16 @@ log = logging.getLogger("elasticjob")
 MEMORY: Final = "memory://"
 """The place of checkpoints that are kept in the memory of nodes alone."""
 
-Reading = AbstractContextManager[tuple[int, Callable[[], Any]]]
-"""`Head.ended`, and what returns the state in a checkpoint, once all workers can read theirs."""
 
+class Reading(NamedTuple):
+    """A checkpoint that is open: `Head.ended`, what returns its state, and the names that were wanted of it.
 
-@dataclass(frozen=True)
-class Place:
-    """Which part of the state a worker holds; of workers with the same part one `keeps` it in storage."""
+    The state is asked for once all workers can read theirs.
+    """
 
-    part: int = 0
-    parts: int = 1
-    keeps: bool = True
+    ended: int
+    state: Callable[[], Any]
+    names: Collection[str]
 
 
 class StateParts(Protocol):
@@ -66,8 +65,8 @@ class StateParts(Protocol):
     def check(self) -> None:
         """Raise TypeError if what was encoded could not be read again."""
 
-    def place(self, rank: int) -> Place:
-        """Return which part of the state worker `rank` has."""
+    def share(self, rank: int) -> Share:
+        """Return which part of the state worker `rank` has, and what of it it writes."""
 
 
 class Form(Protocol):
@@ -76,8 +75,8 @@ class Form(Protocol):
     def take(self, state: Any, ended: int = 0) -> StateParts:
         """Take a state apart."""
 
-    def reading(self, source: Source, rank: int, into: Any) -> Reading:
-        """Open a checkpoint for a `with` statement; `into` says what it is to become."""
+    def reading(self, source: Source, rank: int, world: int, into: Any) -> AbstractContextManager[Reading]:
+        """Open a checkpoint for one of a `world` of workers; `into` says what it is to become."""
 
     def pin(self, block: memoryview) -> Callable[[], object]:
         """Prepare a mapped block for copies from a device; returns what undoes that."""
@@ -146,7 +145,7 @@ class Flash:
         Where each worker has a part, a step is written once: the parts of two saves of it could mix.
         """
         taken = self._form.take(state, ended)
-        place = taken.place(rank)
+        place = taken.share(rank)
         place = replace(place, keeps=place.keeps and keeps)
         self.divided = place.parts > 1
         if not self._copies(place) or (self.divided and save == self._written):
@@ -165,7 +164,7 @@ class Flash:
         if self._writer is None or self._expects:
             return
         self._expects, taken = True, self._form.take(state())
-        place = taken.place(rank)
+        place = taken.share(rank)
         if self._copies(place):
             _, body, at = layout(taken, Save(0, 0), place)
             Thread(target=self._writer.prepare, args=(at + len(body),), daemon=True).start()
@@ -177,21 +176,24 @@ class Flash:
         into: Any,
         *,
         readers: Callable[[int], bool] = lambda _: True,
+        spares: Sequence[str] = (),
         pause: Callable[[float], None] = time.sleep,
     ) -> tuple[Any, Save] | None:
         """Return the newest state that can be had, and of which checkpoint; None if there never was one.
 
         All workers call this at once; the state is None for those that are no `readers`. When all can read
-        theirs, it is put `into` what the form takes. See `newest.py` for what it raises.
+        theirs, it is put `into` what the form takes. Names like the patterns `spares` may be there in vain.
+        See `newest.py` for what it raises.
         """
         places = Places(
             self._where, self._storage, self._folder, self._mark, self._server, self._token, self._first
         )
-        told = Readers(exchange, rank, readers(rank), self._tell_trouble, pause)
+        told = Readers(exchange, rank, readers(rank), self._tell_trouble, spares, pause)
 
-        def read(source: Source, opened: ExitStack) -> Callable[[], Any]:
-            self.ended, state = opened.enter_context(self._form.reading(source, rank, into))
-            return state
+        def read(source: Source, world: int, opened: ExitStack) -> tuple[Callable[[], Any], Collection[str]]:
+            found = opened.enter_context(self._form.reading(source, rank, world, into))
+            self.ended = found.ended
+            return found.state, found.names
 
         found: tuple[Any, Chosen] | None = newest.load(places, told, read, self._patience)
         self._after = found[1].save.step if found else 0
@@ -203,11 +205,11 @@ class Flash:
         if self._writer is not None:
             self._writer.close()
 
-    def _copies(self, place: Place) -> bool:
+    def _copies(self, place: Share) -> bool:
         """Whether this worker copies its state, and not the first one of this node, which has the same."""
         return place.parts > 1 or place.keeps or self._first
 
-    def _copy(self, writer: Writer, taken: StateParts, save: Save, place: Place, *, persist: bool) -> None:
+    def _copy(self, writer: Writer, taken: StateParts, save: Save, place: Share, *, persist: bool) -> None:
         tensors, body, at = layout(taken, save, place)
         try:
             with writer.block(at + len(body)) as block:
@@ -221,7 +223,7 @@ class Flash:
         self._full = False
         self._say(self._copied(save, place, persist=persist))
 
-    def _copied(self, save: Save, place: Place, *, persist: bool) -> Copied:
+    def _copied(self, save: Save, place: Share, *, persist: bool) -> Copied:
         return Copied(
             block=self._block,
             step=save.step,
@@ -235,10 +237,10 @@ class Flash:
             after=self._after,
         )
 
-    def _write_by_itself(self, to: Storage, taken: StateParts, save: Save, place: Place) -> None:
+    def _write_by_itself(self, to: Storage, taken: StateParts, save: Save, place: Share) -> None:
         """Write this worker's part to storage while training waits; the agent commits it with the others."""
         try:
-            written = self._write_part(to, taken, save, place)
+            written, _ = self._write_part(to, taken, save, place)
         except Trouble as trouble:
             problem = storage.printable(
                 f"the checkpoint of step {save.step} is not in {self._where}: {trouble}"
@@ -259,25 +261,30 @@ class Flash:
     def _tell_trouble(self, problem: str) -> None:
         self._say(Hampered(problem=problem))
 
-    def _write(self, to: Storage, taken: StateParts, save: Save, place: Place, exchange: Exchange) -> None:
-        written = msgspec.json.encode(self._write_part(to, taken, save, place)) if place.keeps else b""
-        parts = [decode_as(each, storage.Part) for each in exchange(written) if each]
+    def _write(self, to: Storage, taken: StateParts, save: Save, place: Share, exchange: Exchange) -> None:
+        written = _encode_written(self._write_part(to, taken, save, place)) if place.keeps else b""
+        all_ = [_decode_written(each) for each in exchange(written) if each]
         if place.keeps and place.part == 0:
-            parts.sort(key=lambda each: each.name)
-            manifest = Manifest(save.step, save.round, tuple(parts), by=self._run, after=self._after)
-            if strangers := to.commit(manifest, self._keep).strangers:
+            all_.sort(key=lambda each: each[1].part)
+            parts = tuple(part for part, _ in all_)
+            manifest = Manifest(save.step, save.round, parts, by=self._run, after=self._after)
+            if strangers := to.commit(manifest, [head for _, head in all_], self._keep).strangers:
                 log.warning("%s", part.beside(storage.printable(self._where), strangers))
 
-    def _write_part(self, to: Storage, taken: StateParts, save: Save, place: Place) -> storage.Part:
+    def _write_part(self, to: Storage, taken: StateParts, save: Save, place: Share) -> Written:
         tensors, body, at = layout(taken, save, place)
         block = memoryview(mmap.mmap(-1, at + len(body)))
         taken.fill(block, tensors)
         part.seal(block, body, at)
-        head = Head(step=save.step, round=save.round, part=place.part, parts=place.parts)
-        return to.write(head, block)
+        return to.write(block)
 
 
-def layout(taken: StateParts, save: Save, place: Place) -> tuple[tuple[part.Tensor, ...], bytes, int]:
+Written = tuple[storage.Part, Head]
+_encode_written = msgspec.msgpack.Encoder().encode
+_decode_written = msgspec.msgpack.Decoder(Written).decode
+
+
+def layout(taken: StateParts, save: Save, place: Share) -> tuple[tuple[part.Tensor, ...], bytes, int]:
     """Return the places of all tensors in a block, its encoded head, and where that begins."""
     tensors, at = part.place(taken.shapes())
     head = Head(
@@ -286,7 +293,10 @@ def layout(taken: StateParts, save: Save, place: Place) -> tuple[tuple[part.Tens
         part=place.part,
         parts=place.parts,
         tensors=tensors,
-        rest=taken.encode(),
+        rest=taken.encode() if place.like == place.part else b"",
         ended=taken.ended,
+        writes=place.writes,
+        like=place.like,
+        ranks=place.ranks,
     )
     return tensors, part.encode(head), at

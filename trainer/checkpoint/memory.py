@@ -174,12 +174,12 @@ def reading(path: Path) -> Iterator[memoryview]:
     try:
         if not (size := os.fstat(fd).st_size):
             raise Damaged(f"{path} is empty")
-        with (
-            mmap.mmap(fd, size, access=mmap.ACCESS_COPY) as mapped,
-            memoryview(mapped) as view,
-            view[: part.size_of(view)] as block,
-        ):
-            yield block
+        mapped = mmap.mmap(fd, size, access=mmap.ACCESS_COPY)
+        view = memoryview(mapped)
+        yield view[: part.size_of(view)]
+        with suppress(BufferError):  # the last tensors on it go with whoever has read them
+            view.release()
+            mapped.close()
     finally:
         unlock(fd)
 

@@ -13,19 +13,22 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from elasticjob.api.rpc.message import decode_as
-from elasticjob.trainer.checkpoint import memory
+from elasticjob.trainer.checkpoint import memory, pieces
 from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
 from elasticjob.trainer.checkpoint.memory import Block
-from elasticjob.trainer.checkpoint.part import Damaged, Newer, Save
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
+from elasticjob.trainer.checkpoint.pieces import THIS
+from elasticjob.trainer.checkpoint.rest import printed
 from elasticjob.trainer.checkpoint.sources import InMemory, InStorage, Source
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, mixture, printable
 
@@ -38,8 +41,12 @@ LONGEST: Final = 15.0  # seconds between two looks
 T = TypeVar("T")
 Exchange = Callable[[bytes], list[bytes]]
 """Returns what each worker gave, by rank; all workers call it at the same place."""
-Read = Callable[[Source, ExitStack], Any]
-"""Opens a checkpoint for as long as the stack; returns what reads it once all workers could open theirs."""
+Read = Callable[[Source, int, ExitStack], tuple[Callable[[], Any], Collection[str]]]
+"""Opens a checkpoint for one of so many workers, for as long as the stack.
+
+Returns what reads it once all workers could open theirs, and the names of its tensors that this
+worker has a place for.
+"""
 
 
 class Knowledge(msgspec.Struct, frozen=True):
@@ -57,11 +64,26 @@ class Knowledge(msgspec.Struct, frozen=True):
     seen: str = ""
 
 
+class Opened(msgspec.Struct, frozen=True):
+    """What a worker tells the others of a checkpoint: heads that it has, and for storage the manifest."""
+
+    heads: tuple[Head, ...] = ()
+    manifest: Manifest | None = None
+    damaged: str = ""
+    trouble: str = ""
+
+
 class ReadOutcome(msgspec.Struct, frozen=True):
-    """Why a worker cannot read a checkpoint: its bytes are wrong, or it could not be reached."""
+    """Why a worker cannot read a checkpoint: its bytes are wrong, it cannot be reached, or does not fit.
+
+    `spare` has for each name in it, by their order, whether this worker has no place for it; empty: it did
+    not look.
+    """
 
     damaged: str = ""
     trouble: str = ""
+    misfit: str = ""
+    spare: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -85,6 +107,7 @@ class Readers:
     rank: int
     reads: bool  # needs the state itself
     say: Callable[[str], None]  # tells what storage suffers from, "" when it is over
+    spares: Sequence[str] = ()  # patterns of names that a checkpoint has in vain
     pause: Callable[[float], None] = time.sleep
 
 
@@ -157,17 +180,9 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     _remember(places, stored)
     wrong = ""
     for chosen in choose([each.offers for each in told], stored):
-        found, met = None, ReadOutcome()
         with ExitStack() as opened:
-            try:
-                if readers.reads:
-                    found = read(_source(places, chosen, mine, readers.rank, told), opened)
-            except Damaged as error:
-                met = ReadOutcome(damaged=str(error))
-            except (OSError, Newer) as error:
-                met = ReadOutcome(trouble=str(error) or type(error).__name__)
-            all_ = [decode_as(each, ReadOutcome) for each in readers.exchange(msgspec.json.encode(met))]
-            if all(each == ReadOutcome() for each in all_):
+            all_, found = _read(places, readers, chosen, mine, told, read, opened)
+            if not any(each.damaged or each.trouble for each in all_):
                 return (found() if found else None), chosen
         damaged = next((each.damaged for each in all_ if each.damaged), "")
         if chosen.holders:
@@ -184,6 +199,81 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     if seen := next((each.seen for each in told if each.seen), ""):
         raise Trouble(f"step {seen} was in {printable(places.where)} before, and nothing is now")
     return None
+
+
+def _read(
+    places: Places,
+    readers: Readers,
+    chosen: Chosen,
+    mine: Sequence[Block],
+    told: Sequence[Knowledge],
+    read: Read,
+    opened: ExitStack,
+) -> tuple[Sequence[Opened | ReadOutcome], Callable[[], Any] | None]:
+    """Open a checkpoint; return what all met, and what reads it. ValueError if it does not fit."""
+    of = f"the checkpoint of step {chosen.save.step} in {printable(places.where)}"
+    own = _open(places, chosen, mine, readers.rank)
+    given = [_decode_opened(each) for each in readers.exchange(_encode_opened(own))]
+    if any(each.damaged or each.trouble for each in given):
+        return given, None
+    heads = sorted((head for each in given for head in each.heads), key=lambda each: each.part)
+    found, met = None, ReadOutcome()
+    names = sorted({tensor.name for head in heads for tensor in head.tensors})
+    try:
+        if chosen.holders:
+            pieces.check(heads)
+        if readers.reads:
+            manifest = next((each.manifest for each in given if each.manifest), None)
+            source = _source(places, chosen, mine, readers.rank, told, heads, manifest)
+            found, taken = read(source, len(told), opened)
+            met = ReadOutcome(spare=bytes(name not in taken for name in names))
+    except Damaged as error:
+        met = ReadOutcome(damaged=str(error))
+    except (OSError, Newer) as error:
+        met = ReadOutcome(trouble=str(error) or type(error).__name__)
+    except (ValueError, TypeError) as error:
+        met = ReadOutcome(misfit=str(error).replace(THIS, of, 1))
+    all_ = [decode_as(each, ReadOutcome) for each in readers.exchange(msgspec.json.encode(met))]
+    if misfit := next((each.misfit for each in all_ if each.misfit), ""):
+        raise ValueError(misfit)
+    looked = [each.spare for each in all_ if each.spare]
+    spare = [printed(name) for at, name in enumerate(names) if looked and all(each[at] for each in looked)]
+    if left := [each for each in spare if not any(fnmatchcase(each, one) for one in readers.spares)]:
+        raise ValueError(
+            f"{of} does not fit the state of the script: {pieces.listed(left)} only in the checkpoint; train "
+            "with the model of the checkpoint, give another folder, or allow it by --allow-missing PATTERN"
+        )
+    return all_, found
+
+
+def _open(places: Places, chosen: Chosen, mine: Sequence[Block], rank: int) -> Opened:
+    """Return what this worker tells of a checkpoint: rank 0 reads its index, if it is in storage."""
+    if chosen.holders:
+        here = {each.head.part: each.head for each in mine if each.head.save == chosen.save}
+        first = [number for number, ranks in enumerate(chosen.holders) if ranks[0] == rank]
+        if any(each not in here for each in first):
+            return Opened(damaged=f"step {chosen.save.step} is no more in the memory of rank {rank}")
+        return Opened(heads=tuple(here[each] for each in first))
+    if rank:
+        return Opened()
+    try:
+        if places.storage is None:
+            raise Trouble(f"{printable(places.where)} has no storage, and another worker's has")
+        manifest = places.storage.manifest(chosen.save.step)
+        if manifest.save != chosen.save:
+            raise Trouble(
+                f"{printable(places.where)} shows step {chosen.save.step} of round {manifest.round}, and to "
+                f"another worker that of round {chosen.save.round}"
+            )
+        return Opened(heads=tuple(places.storage.heads(manifest)), manifest=manifest)
+    except Damaged as error:
+        return Opened(damaged=str(error))
+    except (OSError, Newer) as error:
+        return Opened(trouble=str(error) or type(error).__name__)
+
+
+_encode_opened = msgspec.msgpack.Encoder().encode
+_decode_opened = msgspec.msgpack.Decoder(Opened).decode
 
 
 def no_more(where: str, aside: Sequence[int], wrong: str) -> str:
@@ -267,12 +357,18 @@ def _stored_in(storage: Storage) -> tuple[list[Manifest], list[int]]:
 
 
 def _source(
-    places: Places, chosen: Chosen, mine: Sequence[Block], rank: int, told: Sequence[Knowledge]
+    places: Places,
+    chosen: Chosen,
+    mine: Sequence[Block],
+    rank: int,
+    told: Sequence[Knowledge],
+    heads: Sequence[Head],
+    manifest: Manifest | None,
 ) -> Source:
     if not chosen.holders:
-        if places.storage is None:
+        if places.storage is None or manifest is None:
             raise Trouble(f"{printable(places.where)} has no storage, and another worker's has")
-        return InStorage(places.storage, chosen.save)
+        return InStorage(places.storage, manifest, heads)
     here = {each.head.part: each.path for each in mine if each.head.save == chosen.save}
     servers = [told[holders[rank % len(holders)]].server for holders in chosen.holders]
-    return InMemory(places.mark, chosen.save, here, servers, places.token)
+    return InMemory(places.mark, heads, here, servers, places.token)

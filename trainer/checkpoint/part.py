@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import Final, NamedTuple
 
@@ -23,6 +23,7 @@ MAGIC: Final = b"elasticjob part\n"
 VERSION: Final = 1
 START: Final = 4096
 ALIGNED: Final = 64
+SLAB: Final = 1 << 22  # bytes of a piece that have a checksum together, but for longer rows
 LARGEST_HEAD: Final = 1 << 28
 OWN: Final = "give each training a folder of its own"
 _FIRST: Final = struct.Struct(
@@ -58,7 +59,7 @@ class Tensor(msgspec.Struct, frozen=True, array_like=True):
     """Where a tensor is in the block: `size` bytes from `at` on.
 
     `whole` is the shape of the tensor of which this is a piece, and `offset` where the piece begins in it;
-    both are empty for a tensor that is whole.
+    both are empty for a tensor that is whole. In storage `crcs` has the CRC-32 of each slab (`slabs`).
     """
 
     name: str
@@ -68,12 +69,30 @@ class Tensor(msgspec.Struct, frozen=True, array_like=True):
     size: int
     whole: tuple[int, ...] = ()
     offset: tuple[int, ...] = ()
+    crcs: tuple[int, ...] = ()
+
+    @property
+    def row(self) -> int:
+        """The size in bytes of one row, of all that has the same place on the first axis."""
+        return self.size // (self.shape[0] or 1) if self.shape else self.size
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in a slab."""
+        return max(1, SLAB // max(1, self.row))
+
+    def slabs(self) -> Iterator[tuple[int, int]]:
+        """Yield where each slab begins and ends in the piece, in bytes: as many rows as fit into 4 MiB."""
+        step = self.rows * self.row
+        return ((at, min(at + step, self.size)) for at in range(0, self.size, step or 1))
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
     """The head of a block. Workers that replicate each other take the same `part` of `parts`.
 
     The script `ended` its loop by itself after that step, of so many that it had asked for; 0: it did not.
+    Of the tensors in memory those in `writes` go to storage, None being all: others write the rest. An empty
+    `rest` is that of the part `like`. `ranks` are those of the workers with this part.
     """
 
     step: int
@@ -83,6 +102,9 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     tensors: tuple[Tensor, ...] = ()
     rest: bytes = b""
     ended: int = 0
+    writes: tuple[int, ...] | None = None
+    like: int = 0
+    ranks: tuple[int, ...] = ()
 
     @property
     def save(self) -> Save:
@@ -120,8 +142,13 @@ def seal(block: memoryview, head: bytes, at: int) -> int:
     """Write the encoded head at its place, then say that the block is whole; return its size."""
     size = at + len(head)
     block[at:size] = head
-    _FIRST.pack_into(block, 0, MAGIC, VERSION, 1, size, at, len(head), zlib.crc32(head))
+    block[: _FIRST.size] = first(head, at)
     return size
+
+
+def first(head: bytes, at: int) -> bytes:
+    """Return the first bytes of a whole block whose head begins `at` a place."""
+    return _FIRST.pack(MAGIC, VERSION, 1, at + len(head), at, len(head), zlib.crc32(head))
 
 
 def size_of(first: bytes | bytearray | memoryview) -> int:
@@ -136,7 +163,7 @@ def head_of(read: Read) -> Head:
     if len(found) != length or zlib.crc32(found) != checksum:
         raise Damaged("its head does not have the checksum that its first bytes tell")
     try:
-        return _decode(found)
+        return decode(found)
     except UNREADABLE as error:
         raise Damaged(f"its head is none: {error}") from error
 
@@ -157,6 +184,6 @@ def _first(found: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
 
 
 encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(
-    Head
-).decode  # made here: its first use in two threads would crash (`typed`)
+# made here: their first use in two threads would crash (`typed`)
+decode = msgspec.msgpack.Decoder(Head).decode
+decode_heads = msgspec.msgpack.Decoder(list[Head]).decode

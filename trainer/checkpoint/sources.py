@@ -1,79 +1,103 @@
-"""Where the parts of one checkpoint are read from: this node's memory, another's, or storage."""
+"""Where the pieces of one checkpoint are read from: this node's memory, another's, or storage.
+
+A source lends slabs of pieces (`part.Tensor.slabs`): those from storage have the checksums of the index. What
+is asked of a part is read by few requests, each of at most WINDOW bytes.
+"""
 
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from elasticjob.api.rpc.address import parts
 from elasticjob.trainer.checkpoint import memory, part
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
-from elasticjob.trainer.checkpoint.storage import Storage, Trouble, printable
+from elasticjob.trainer.checkpoint.part import SLAB, Damaged, Head, Tensor
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 
 PATIENCE: Final = 10.0  # seconds that another node may be silent
+WINDOW: Final = 1 << 26  # bytes that one request asks for
+
+
+class Slabs(NamedTuple):
+    """What is wanted of a piece: all slabs with the bytes from `begin` to `end` of it."""
+
+    tensor: Tensor
+    begin: int
+    end: int
+
+    def each(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the number, beginning and end of each slab."""
+        for number, (at, until) in enumerate(self.tensor.slabs()):
+            if at < self.end and self.begin < until:
+                yield number, at, until
+
+
+class Slab(NamedTuple):
+    """Some rows of a piece, the first of which is row `row`."""
+
+    tensor: Tensor
+    row: int
+    bytes_: memoryview
 
 
 class Source(Protocol):
-    """The parts of a checkpoint."""
+    """The pieces of a checkpoint; `heads` says what is where, by the numbers of parts."""
 
     @property
-    def parts(self) -> int:
-        """How many there are."""
+    def heads(self) -> Sequence[Head]: ...
 
-    def head(self, number: int) -> Head:
-        """Return the head of a part. Damaged, Newer, or OSError if it cannot be had."""
+    def is_near(self, number: int) -> bool:
+        """Whether a part is in this node's memory."""
 
     def open(self, number: int) -> AbstractContextManager[memoryview]:
-        """Lend the block of a part. Damaged, Newer, or OSError if it cannot be had."""
+        """Lend the whole block of a part. Damaged, or OSError if it cannot be had."""
+
+    def read(self, number: int, wanted: Sequence[Slabs]) -> Iterator[Slab]:
+        """Yield what is wanted of a part. Damaged, or OSError if it cannot be had."""
 
 
 class InMemory:
     """A checkpoint in the memory of nodes: `here` by files, the others by the servers that have each part."""
 
     def __init__(
-        self, mark: str, save: Save, here: Mapping[int, Path], servers: Sequence[str], token: str
+        self, mark: str, heads: Sequence[Head], here: Mapping[int, Path], servers: Sequence[str], token: str
     ) -> None:
-        self._mark, self._save, self._here = mark, save, here
+        self.heads = heads
+        self._mark, self._save, self._here = mark, heads[0].save, here
         self._servers, self._token = servers, token
 
-    @property
-    def parts(self) -> int:
-        """How many there are."""
-        return len(self._servers)
-
-    def head(self, number: int) -> Head:
-        """Return the head of a part."""
-        if number not in self._here:
-            return part.head_of(lambda at, size: self._fetch(number, at, size))
-        with memory.reading(self._here[number]) as block:
-            return self._check(part.head_of(lambda at, size: bytes(block[at : at + size])))
+    def is_near(self, number: int) -> bool:
+        """Whether a part is in this node's memory."""
+        return number in self._here
 
     @contextmanager
     def open(self, number: int) -> Iterator[memoryview]:
-        """Lend the block of a part."""
+        """Lend the block of a part that is near."""
+        with memory.reading(self._here[number]) as block:
+            if (save := head_of(block).save) != self._save:
+                raise Damaged(f"step {save.step} is there, and no more step {self._save.step}")
+            yield block
+
+    def read(self, number: int, wanted: Sequence[Slabs]) -> Iterator[Slab]:
+        """Yield what is wanted of a part."""
         if number in self._here:
-            with memory.reading(self._here[number]) as block:
-                self._check(part.head_of(lambda at, size: bytes(block[at : at + size])))
-                yield block
-            return
-        yield memoryview(bytearray(self._fetch(number)))
+            with self.open(number) as block:
+                yield from slabs_in(block, wanted)
+        else:
+            yield from by_ranges(lambda at, size: self._fetch(number, at, size), wanted)
 
-    def _check(self, head: Head) -> Head:
-        if head.save != self._save:
-            raise Damaged(f"step {head.step} is there, and no more step {self._save.step}")
-        return head
-
-    def _fetch(self, number: int, at: int = 0, size: int | None = None) -> bytes:
+    def _fetch(self, number: int, at: int, size: int) -> bytes:
         """Return bytes of a part from the node that has it."""
         server = self._servers[number]
         host, port = parts(server)
         connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
         try:
-            last = "" if size is None else at + size - 1
-            headers = {"Authorization": f"Bearer {self._token}", "Range": f"bytes={at}-{last}"}
+            headers = {"Authorization": f"Bearer {self._token}", "Range": f"bytes={at}-{at + size - 1}"}
             connection.request("GET", memory.path_of(self._mark, self._save, number), headers=headers)
             answer = connection.getresponse()
             if answer.status not in (200, 206):
@@ -88,50 +112,79 @@ class InMemory:
 
 
 class InStorage:
-    """A committed checkpoint in storage. Trouble if another one is seen than the one that was chosen."""
+    """A committed checkpoint in storage."""
 
-    def __init__(self, storage: Storage, save: Save) -> None:
-        self._storage = storage
-        self._manifest = storage.manifest(save.step)
-        if self._manifest.save != save:
-            raise Trouble(
-                f"{printable(storage.where)} shows step {save.step} of round {self._manifest.round}, and to "
-                f"another worker that of round {save.round}"
-            )
+    def __init__(self, storage: Storage, manifest: Manifest, heads: Sequence[Head] | None = None) -> None:
+        self._storage, self._manifest = storage, manifest
+        self.heads = storage.heads(manifest) if heads is None else heads
 
-    @property
-    def parts(self) -> int:
-        """How many there are."""
-        return len(self._manifest.parts)
-
-    def head(self, number: int) -> Head:
-        """Return the head of a part."""
-        found = self._manifest.parts[number]
-        try:
-            head = part.head_of(lambda at, size: self._storage.read(self._manifest.step, found, at, size))
-        except (Damaged, Newer) as error:
-            for _ in self._storage.chunks(self._manifest.step, found):
-                pass  # Damaged, now that all bytes were read
-            if isinstance(error, Newer):
-                raise
-            raise Trouble(f"{found.name} of step {self._manifest.step} was read in part: {error}") from error
-        if head.save != self._manifest.save:
-            raise Damaged(
-                f"{found.name} is of round {head.round}, and the manifest of {self._manifest.round}"
-            )
-        return head
+    def is_near(self, number: int) -> bool:
+        """Whether a part is in this node's memory."""
+        return False
 
     @contextmanager
     def open(self, number: int) -> Iterator[memoryview]:
-        """Lend the block of a part, whose checksum is right."""
-        block = bytearray(self._manifest.parts[number].size)
-        self.fill(number, memoryview(block))
-        yield memoryview(block)
-
-    def fill(self, number: int, block: memoryview) -> None:
-        """Read a part into a block of its size. Damaged if its bytes are not those of the manifest."""
-        at = 0
-        for chunk in self._storage.chunks(self._manifest.step, self._manifest.parts[number]):
+        """Lend the block of a part, whose checksums are right."""
+        step, file = self._manifest.step, self._manifest.parts[number]
+        if self._manifest.index is not None:
+            block = memoryview(self._storage.read(step, file, 0, file.size + 1))
+            if len(block) != file.size or zlib.crc32(part.encode(head_of(block))) != file.crc:
+                raise Damaged(f"{file.name} of step {step} is not what was written")
+            whole = [Slabs(each, 0, each.size) for each in self.heads[number].tensors]
+            deque(by_ranges(lambda at, size: block[at : at + size], whole, file.name), 0)
+            yield block
+            return
+        block, at = memoryview(bytearray(file.size)), 0
+        for chunk in self._storage.chunks(step, file):
             end = min(at + len(chunk), len(block))
             block[at:end] = chunk[: end - at]
             at = end
+        yield block
+
+    def read(self, number: int, wanted: Sequence[Slabs]) -> Iterator[Slab]:
+        """Yield what is wanted of a part; its checksums are right."""
+        if self._manifest.index is None:
+            with self.open(number) as block:
+                yield from slabs_in(block, wanted)
+            return
+        step, file = self._manifest.step, self._manifest.parts[number]
+        yield from by_ranges(lambda at, size: self._storage.read(step, file, at, size), wanted, file.name)
+
+
+def head_of(block: memoryview) -> Head:
+    """Return the head of a block."""
+    return part.head_of(lambda at, size: block[at : at + size])
+
+
+def slabs_in(block: memoryview, wanted: Sequence[Slabs]) -> Iterator[Slab]:
+    """Yield the slabs of a block that is whole."""
+    for each in wanted:
+        tensor = each.tensor
+        if tensor.at + tensor.size > len(block):
+            raise Damaged(f"{tensor.name} would end at {tensor.at + tensor.size} of {len(block)} bytes")
+        for number, at, until in each.each():
+            yield Slab(tensor, number * tensor.rows, block[tensor.at + at : tensor.at + until])
+
+
+def by_ranges(
+    read: Callable[[int, int], bytes | memoryview], wanted: Sequence[Slabs], of: str = ""
+) -> Iterator[Slab]:
+    """Yield slabs, read by requests for what is side by side, or nearly. Damaged for a wrong checksum."""
+    each = [
+        (slabs.tensor.at + at, slabs.tensor.at + until, slabs.tensor, number)
+        for slabs in sorted(wanted, key=lambda one: one.tensor.at)
+        for number, at, until in slabs.each()
+    ]
+    first = 0
+    for index, (_, end, _, _) in enumerate(each):
+        after = each[index + 1] if index + 1 < len(each) else None
+        if after is not None and after[0] <= end + SLAB and after[1] <= each[first][0] + WINDOW:
+            continue
+        begin = each[first][0]
+        found = memoryview(bytearray(read(begin, end - begin)))  # torch wants what it could write to
+        for at, until, tensor, number in each[first : index + 1]:
+            slab = found[at - begin : until - begin]
+            if len(slab) != until - at or (tensor.crcs and zlib.crc32(slab) != tensor.crcs[number]):
+                raise Damaged(f"{tensor.name} in {of or 'memory'} is not what was written")
+            yield Slab(tensor, number * tensor.rows, slab)
+        first = index + 1

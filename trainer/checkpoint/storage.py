@@ -1,11 +1,13 @@
 """Committed checkpoints in a folder or an object store: parts, and a manifest that names them.
 
     <where>/step-000001000/part-00000-of-00002.r3.8c736521     written first, by as many nodes as parts
+    <where>/step-000001000/index.r3.1f00c9aa                   what is where in the parts: all of their heads
     <where>/step-000001000/manifest.json                       written last: with it the checkpoint exists
     <where>/step-000001000/manifest.json.damaged               it was read, and is damaged
 
 Whatever is there without a manifest does not count. `where` is a path, or a URL that fsspec knows. A part's
-name ends with its checksum: another content never overwrites it.
+name ends with a checksum: another content never overwrites it. Each slab of a piece has one, in the heads;
+those of format 1 had one for a whole part, and no index.
 
 A reader's trouble (a time-out, a permission, a mount that is not there) is no verdict on the bytes: it is
 `Trouble`, and changes nothing. `Damaged` comes from a reader that has read all of a part, or of the manifest.
@@ -19,8 +21,9 @@ import re
 import secrets
 import stat
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,21 +32,24 @@ import msgspec
 
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
-from elasticjob.trainer.checkpoint.part import OWN, Damaged, Head, Newer, Save
+from elasticjob.trainer.checkpoint import part as blocks
+from elasticjob.trainer.checkpoint import pieces
+from elasticjob.trainer.checkpoint.part import ALIGNED, OWN, START, Damaged, Head, Newer, Save, Tensor
 
 log = logging.getLogger("elasticjob.checkpoint")
 
 STEP: Final = re.compile(r"step-(\d{9,})")
-PART: Final = re.compile(r"part-\d{5,}-of-\d{5,}\.r(\d+)(?:\.[0-9a-f]{8})?")
+PART: Final = re.compile(r"(?:part-\d{5,}-of-\d{5,}|index)\.r(\d+)(?:\.[0-9a-f]{8})?")
 MANIFEST: Final = "manifest.json"
 ASIDE: Final = f"{MANIFEST}.damaged"
-FORMAT: Final = 1
+FORMAT: Final = 2
+LARGEST_INDEX: Final = 1 << 31
 UNKNOWN: Final = -1  # the step after which a run began
 CHUNK: Final = 1 << 22  # bytes that are written or read at once
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A file of a checkpoint: its name, size in bytes, and CRC-32."""
+    """A file of a checkpoint: its name, size in bytes, and CRC-32: that of its head, in format 1 of all."""
 
     name: str
     size: int
@@ -62,11 +68,17 @@ class Manifest(msgspec.Struct, frozen=True):
     format: int = FORMAT
     by: str = ""
     after: int = UNKNOWN
+    index: Part | None = None
 
     @property
     def save(self) -> Save:
         """The checkpoint that this is."""
         return Save(self.step, self.round)
+
+    @property
+    def files(self) -> tuple[Part, ...]:
+        """All files but the manifest itself."""
+        return (*self.parts, *((self.index,) if self.index else ()))
 
 
 class Committed(NamedTuple):
@@ -94,20 +106,27 @@ class Storage:
         if self._local:
             check_folder(self._root)
 
-    def write(self, head: Head, block: memoryview) -> Part:
-        """Write a part; durable on return, and not yet part of a checkpoint."""
-        crc, folder = checksum(block), self._folder(head.step)
+    def write(self, block: memoryview) -> tuple[Part, Head]:
+        """Write what a block says of itself that it `writes`; durable on return, and no checkpoint yet.
+
+        Returns the file, and its head, which a commit needs.
+        """
+        head, bytes_, body, at = stored_form(block)
+        folder, crc = self._folder(head.step), zlib.crc32(body)
         name = f"part-{head.part:05d}-of-{head.parts:05d}.r{head.round}.{crc:08x}"
+        begin = blocks.first(body, at).ljust(START, b"\0")
         with self._reaching(f"{folder}/{name}"):
             self._files.makedirs(folder, exist_ok=True)
-            self._write(f"{folder}/{name}", block)
-        return Part(name, len(block), crc)
+            self._write(f"{folder}/{name}", [memoryview(begin), *bytes_, memoryview(body)])
+        return Part(name, at + len(body), crc), head
 
-    def commit(self, manifest: Manifest, keep: int) -> Committed:
+    def commit(self, manifest: Manifest, heads: Sequence[Head], keep: int) -> Committed:
         """Make the checkpoint exist; then remove what it replaces, and all but the newest `keep`.
 
-        What another run has written here since this one began is not removed; Trouble says that this step is.
+        `heads` are those of its parts. Damaged if they are not whole together: nothing is written then. What
+        another run has written here since this one began is not removed; Trouble says that this step is.
         """
+        pieces.check(heads)
         folder = self._folder(manifest.step)
         with self._reaching(f"{folder}/{MANIFEST}"):
             before = self._manifests()
@@ -117,7 +136,12 @@ class Storage:
             others = strangers(before, manifest)
             if manifest.step in others:
                 raise Trouble(f"another training has written step {manifest.step} there: {OWN}")
-            self._write(f"{folder}/{MANIFEST}", memoryview(msgspec.json.encode(manifest)))
+            index = memoryview(blocks.encode(heads))
+            crc = zlib.crc32(index)
+            named = Part(f"index.r{manifest.round}.{crc:08x}", len(index), crc)
+            self._write(f"{folder}/{named.name}", [index])
+            manifest = msgspec.structs.replace(manifest, index=named)
+            self._write(f"{folder}/{MANIFEST}", [memoryview(msgspec.json.encode(manifest))])
             if self._local:
                 sync_folder(self._root)
             self._remove_replaced(manifest)
@@ -174,10 +198,55 @@ class Storage:
                 f"{printable(path)} has format {manifest.format}, and this program reads format {FORMAT}: "
                 "use a newer elasticjob"
             )
+        for each in manifest.files:
+            if not PART.fullmatch(each.name):
+                raise Damaged(
+                    f"the manifest of step {step} names {each.name[:80]!r}, which is no part's name"
+                )
         return manifest
 
+    def heads(self, manifest: Manifest) -> list[Head]:
+        """Return the heads of all parts, read once. Damaged if they are not those of a whole checkpoint."""
+        if manifest.index is None:
+            found = [self._older_head(manifest, number) for number in range(len(manifest.parts))]
+        else:
+            if manifest.index.size > LARGEST_INDEX:
+                raise Damaged(f"the index of step {manifest.step} would have {manifest.index.size} bytes")
+            index = self.read(manifest.step, manifest.index, 0, manifest.index.size + 1)
+            if (len(index), zlib.crc32(index)) != (manifest.index.size, manifest.index.crc):
+                raise Damaged(f"the index of step {manifest.step} is not what was written")
+            try:
+                found = blocks.decode_heads(index)
+            except UNREADABLE as error:
+                raise Damaged(f"the index of step {manifest.step} is none: {error}") from error
+        check_places(manifest, found)
+        pieces.check(found)
+        return found
+
+    def head(self, step: int, part: Part) -> Head:
+        """Return the head of a part that was written. Trouble if it cannot be seen from here."""
+        try:
+            head = blocks.head_of(lambda at, size: self.read(step, part, at, size))
+        except Damaged as error:
+            raise Trouble(f"{printable(self.where)} has not all of {part.name}: {error}") from error
+        if zlib.crc32(blocks.encode(head)) != part.crc:
+            raise Trouble(f"{printable(self.where)} has another {part.name} than was written")
+        return head
+
+    def _older_head(self, manifest: Manifest, number: int) -> Head:
+        """Return the head of a part of format 1."""
+        part = manifest.parts[number]
+        try:
+            return blocks.head_of(lambda at, size: self.read(manifest.step, part, at, size))
+        except (Damaged, Newer) as error:
+            for _ in self.chunks(manifest.step, part):
+                pass  # Damaged, now that all bytes were read
+            if isinstance(error, Newer):
+                raise
+            raise Trouble(f"{part.name} of step {manifest.step} was read in part: {error}") from error
+
     def chunks(self, step: int, part: Part) -> Iterator[bytes]:
-        """Yield the bytes of a part. Damaged at its end if they are not those of the manifest."""
+        """Yield the bytes of a part of format 1. Damaged at its end if they are not those of the manifest."""
         size, crc, path = 0, 0, f"{self._folder(step)}/{part.name}"
         with self._reaching(path), self._files.open(path, "rb") as file:
             while chunk := file.read(CHUNK):
@@ -239,7 +308,7 @@ class Storage:
 
     def _remove_replaced(self, manifest: Manifest) -> None:
         """Remove the parts of an earlier save of the same step; a later round may be writing its own."""
-        folder, mine = self._folder(manifest.step), {part.name for part in manifest.parts}
+        folder, mine = self._folder(manifest.step), {part.name for part in manifest.files}
         names = self._names(folder)
         for name in names if ASIDE not in names else ():
             match = PART.fullmatch(name)
@@ -247,16 +316,16 @@ class Storage:
                 with suppress(FileNotFoundError):
                     self._files.rm_file(f"{folder}/{name}")
 
-    def _write(self, path: str, block: memoryview) -> None:
+    def _write(self, path: str, blocks_: Sequence[memoryview]) -> None:
         """Write a file whole or not at all: object stores make it at its end, folders by a new name."""
         if not self._local:
             with self._files.open(path, "wb") as file:
-                _pour(block, file)
+                _pour(blocks_, file)
             return
         temporary = f"{path}.{secrets.token_hex(4)}.tmp"
         try:
             with open(temporary, "wb") as file:
-                _pour(block, file)
+                _pour(blocks_, file)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
@@ -311,12 +380,41 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def checksum(block: memoryview) -> int:
-    """Return the CRC-32 of a block."""
-    crc = 0
-    for at in range(0, len(block), CHUNK):
-        crc = zlib.crc32(block[at : at + CHUNK], crc)
-    return crc
+def stored_form(block: memoryview) -> tuple[Head, list[memoryview], bytes, int]:
+    """Return a block as storage has it: head with checksums, the bytes before that, it encoded, its place."""
+    head = blocks.head_of(lambda at, size: block[at : at + size])
+    mine = range(len(head.tensors)) if head.writes is None else head.writes
+    chosen = [head.tensors[each] for each in mine]
+    at, placed, bytes_ = START, list[Tensor](), list[memoryview]()
+    for each in chosen:
+        piece = block[each.at : each.at + each.size]
+        crcs = tuple(zlib.crc32(piece[begin:end]) for begin, end in each.slabs())
+        placed.append(msgspec.structs.replace(each, at=at, crcs=crcs))
+        pad = -each.size % ALIGNED
+        bytes_ += [piece, memoryview(bytes(pad))]
+        at += each.size + pad
+    head = msgspec.structs.replace(head, tensors=tuple(placed), writes=None)
+    return head, bytes_, blocks.encode(head), at
+
+
+def check_places(manifest: Manifest, heads: Sequence[Head]) -> None:
+    """Raise Damaged unless these are the heads of the parts of a manifest, with pieces within the files."""
+    of = f"the index of step {manifest.step}"
+    if len(heads) != len(manifest.parts):
+        raise Damaged(f"{of} has {len(heads)} parts, and its manifest {len(manifest.parts)}")
+    for number, (head, part) in enumerate(zip(heads, manifest.parts, strict=True)):
+        if head.save != manifest.save:
+            raise Damaged(f"{part.name} is of round {head.round}, and the manifest of {manifest.round}")
+        if (head.part, head.parts) != (number, len(heads)) or not 0 <= head.like < len(heads):
+            raise Damaged(f"{of} has part {head.part} of {head.parts} in place {number}")
+        for each in head.tensors:
+            elements = prod(each.shape)
+            if not START <= each.at <= each.at + each.size <= part.size or (
+                each.size % elements if elements else each.size
+            ):
+                raise Damaged(f"{each.name} would have {each.size} bytes at {each.at} of {part.size}")
+            if manifest.index and len(each.crcs) != sum(1 for _ in each.slabs()):
+                raise Damaged(f"{each.name} has {len(each.crcs)} checksums, which are not those of its slabs")
 
 
 def check_folder(folder: str) -> None:
@@ -340,9 +438,10 @@ def sync_folder(folder: str) -> None:
         os.close(fd)
 
 
-def _pour(block: memoryview, file: Any) -> None:
-    for at in range(0, len(block), CHUNK):
-        file.write(block[at : at + CHUNK])
+def _pour(blocks_: Iterable[memoryview], file: Any) -> None:
+    for block in blocks_:
+        for at in range(0, len(block), CHUNK):
+            file.write(block[at : at + CHUNK])
 
 
 def _open(where: str) -> tuple[Any, str]:

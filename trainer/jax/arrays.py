@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elasticjob.trainer.checkpoint import arrays, part, rest
-from elasticjob.trainer.checkpoint.flash import Place
+from elasticjob.trainer.checkpoint import arrays, part, reading, rest
+from elasticjob.trainer.checkpoint.agreement import Share
+from elasticjob.trainer.checkpoint.flash import Reading
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Shape
+from elasticjob.trainer.checkpoint.pieces import box_of
 from elasticjob.trainer.checkpoint.sources import Source
 
 Bits = np.ndarray[Any, Any]
@@ -85,9 +87,9 @@ class StateParts:
     def check(self) -> None:
         """The rest has nothing but names and numbers."""
 
-    def place(self, rank: int) -> Place:
+    def share(self, rank: int) -> Share:
         """Return the only part: each worker has the whole state."""
-        return Place(keeps=rank == 0)
+        return Share(keeps=rank == 0)
 
 
 class Arrays:
@@ -98,12 +100,18 @@ class Arrays:
         return StateParts(state, ended)
 
     @contextmanager
-    def reading(self, source: Source, rank: int, into: None) -> Iterator[tuple[int, Callable[[], Snapshot]]]:
-        """Lend, for a `with` statement, `Head.ended`, and a function that returns the snapshot."""
-        head = source.head(0)
-        with source.open(0) as block:
-            found = snapshot_in(block, head)
-        yield head.ended, lambda: found
+    def reading(self, source: Source, rank: int, world: int, into: None) -> Iterator[Reading]:
+        """Lend, for a `with` statement, a checkpoint that is read to arrays of its own."""
+        pieces = reading.wholes(source.heads)
+        found = {name: np.empty(each.shape, jnp.dtype(each.dtype)) for name, each in pieces.items()}
+        wanted = {name: box_of(each) for name, each in pieces.items()}
+        for copy in reading.copies(source, reading.plan(source.heads, source, wanted, rank)):
+            kind = found[copy.name].dtype
+            found[copy.name][copy.target] = np.frombuffer(copy.slab.bytes_, kind).reshape(copy.shape)[
+                copy.found
+            ]
+        snapshot = snapshot_of(source.heads[0], found)
+        yield Reading(source.heads[0].ended, lambda: snapshot, found)
 
     def pin(self, block: memoryview) -> Callable[[], object]:
         """Leave a block as it is: JAX copies to the host by itself."""
@@ -118,11 +126,12 @@ def pack(snapshot: Snapshot) -> memoryview:
 
 def unpack(block: memoryview) -> Snapshot:
     """Return the snapshot in a block. Damaged if there is none."""
-    return snapshot_in(block, part.head_of(lambda at, size: block[at : at + size]))
+    head = part.head_of(lambda at, size: block[at : at + size])
+    return snapshot_of(head, {each.name: bits_in(block, each) for each in head.tensors})
 
 
-def snapshot_in(block: memoryview, head: Head) -> Snapshot:
-    """Return the snapshot of a block in memory of its own. ValueError if another framework has made it."""
+def snapshot_of(head: Head, bits: Mapping[str, Bits]) -> Snapshot:
+    """Return the snapshot that is in arrays. ValueError if another framework has made it."""
     if not rest.is_plain(head.rest):
         raise ValueError(
             "the checkpoint was made with torch, and this is JAX: give another checkpoint folder"
@@ -130,8 +139,7 @@ def snapshot_in(block: memoryview, head: Head) -> Snapshot:
     progress = rest.decode(head.rest)
     kinds = progress.pop("kinds")
     progress.pop(STATE)
-    leaves = {each.name: Leaf(bits_in(block, each), kinds.get(each.name, ARRAY)) for each in head.tensors}
-    return Snapshot(leaves, progress)
+    return Snapshot({name: Leaf(each, kinds.get(name, ARRAY)) for name, each in bits.items()}, progress)
 
 
 def bits_in(block: memoryview, where: part.Tensor) -> Bits:

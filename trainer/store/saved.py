@@ -25,7 +25,7 @@ from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import rest as rests
 from elasticjob.trainer.checkpoint.arrays import block_of
 from elasticjob.trainer.checkpoint.newest import SECONDS, no_more
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Save
+from elasticjob.trainer.checkpoint.part import Damaged, Head
 from elasticjob.trainer.checkpoint.sources import InStorage
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, printable
 from elasticjob.trainer.checkpoint.storage import Part as File
@@ -76,12 +76,11 @@ class Files:
     def commit(self, number: int, files: Mapping[int, File]) -> None:
         """Make the checkpoint exist. Trouble if a part of it cannot be seen from here."""
         manifest = Manifest(number, ROUND, tuple(files[each] for each in range(PARTITIONS)))
-        for file in manifest.parts:
-            if len(self._storage.read(number, file, file.size - 1, 1)) != 1:
-                raise Trouble(
-                    f"{printable(self.where)} has not all of {file.name}: do all servers have one folder?"
-                )
-        self._storage.commit(manifest, keep=sys.maxsize)  # until this one counts
+        try:
+            heads = [self._storage.head(number, each) for each in manifest.parts]
+        except Trouble as trouble:
+            raise Trouble(f"{trouble}: do all servers have one folder?") from trouble
+        self._storage.commit(manifest, heads, keep=sys.maxsize)  # until this one counts
 
     def newest(self) -> Kept | None:
         """Return the newest checkpoint, as far as its head tells; None if there never was one.
@@ -106,7 +105,8 @@ class Files:
         if number in self._earlier.numbers():
             yield from self._earlier.read(number, partitions)
             return
-        source = InStorage(self._storage, Save(number, ROUND))
+        with self._patient(number, -1):
+            source = InStorage(self._storage, self._storage.manifest(number))
         for each in sorted(partitions):
             with self._patient(number, each), source.open(each) as block:
                 found = partition_in(block, each)
@@ -128,9 +128,9 @@ class Files:
     def _kept(self, number: int) -> Kept:
         if number in self._earlier.numbers():
             return self._earlier.read_checkpoint(number)
-        source = InStorage(self._storage, self._storage.manifest(number).save)
         with self._patient(number, 0):
-            return Kept(number=number, positions=rest_of(source.head(0)).positions)
+            source = InStorage(self._storage, self._storage.manifest(number))
+            return Kept(number=number, positions=rest_of(source.heads[0]).positions)
 
     @contextmanager
     def _patient(self, number: int, part: int) -> Iterator[None]:
@@ -149,7 +149,7 @@ class Files:
         arrays = {name: each for part in of for name, each in tensors_by_name(part, partition).items()}
         rest = Rest(tuple(part.table for part in of), rest.counted, () if partition else rest.positions)
         head = Head(step=number, round=ROUND, part=partition, parts=PARTITIONS, rest=rests.encode(rest))
-        return self._storage.write(head, block_of(head, arrays))
+        return self._storage.write(block_of(head, arrays))[0]
 
 
 class Commits:

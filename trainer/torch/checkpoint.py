@@ -17,26 +17,30 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from types import FrameType
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
+from elasticjob.trainer.checkpoint.pieces import THIS
 from elasticjob.trainer.checkpoint.rest import pointer
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.link.worlds import channel_to
 from elasticjob.trainer.records.done import is_left_by_script
 from elasticjob.trainer.torch import restoring
+from elasticjob.trainer.torch.saving.agreed import Agreed
 from elasticjob.trainer.torch.saving.loader import ResumableLoader
+from elasticjob.trainer.torch.saving.named import Names, by_name, by_number, names_of
 from elasticjob.trainer.torch.saving.random_state import RandomState
-from elasticjob.trainer.torch.saving.tensors import Tensors
-from elasticjob.trainer.torch.saving.tree import targets
+from elasticjob.trainer.torch.saving.targets import targets
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.world.peers import gather
 
@@ -44,7 +48,10 @@ log = logging.getLogger("elasticjob")
 
 OTHERS: Final = 1.0  # seconds until all workers of a job know that they are to end
 
-__all__ = ["Checkpoint", "RandomState", "ResumableLoader"]
+ALLOW_MISSING: Final = "ELASTICJOB_ALLOW_MISSING"
+"""Patterns, with spaces between, beside those of `allow_missing`."""
+
+__all__ = ["Checkpoint", "Local", "RandomState", "ResumableLoader"]
 
 
 class Checkpoint:
@@ -53,8 +60,11 @@ class Checkpoint:
     `where` is a folder that all workers reach, or a URL that fsspec knows (s3://, gs://); "memory://" keeps
     them in the memory of the nodes alone. Each `every` steps the state is copied to memory, each `save_every`
     steps (a multiple) that copy is written to `where`, where the newest `keep` stay.
-    Models may be replicated (DistributedDataParallel) or divided (fully_shard); another number of workers
-    loads them as well. All workers make one, after init_process_group, and call it at the same steps.
+    Models may be replicated, or divided in any way that DTensors tell (fully_shard, tensor, sequence,
+    pipeline and expert parallel); any other layout loads them as well. Plain tensors have to be the same on
+    all workers, or of an object in Local. What `allow_missing` has patterns of (model.head.*) may be on one
+    side alone: in the checkpoint, or in the state, where it stays as it is.
+    All workers make one, after init_process_group, and call it at the same steps.
     """
 
     def __init__(
@@ -65,6 +75,7 @@ class Checkpoint:
         every: int = 100,
         save_every: int = 1000,
         keep: int = 2,
+        allow_missing: Sequence[str] = (),
         environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,13 +88,21 @@ class Checkpoint:
                     "load_state_dict, or dicts, which are changed in place"
                 )
         self._state = {name: bare(each) for name, each in state.items()}
+        given = environment.get(ALLOW_MISSING, "")
+        self._allowed = [
+            *([allow_missing] if isinstance(allow_missing, str) else allow_missing),
+            *given.split(),
+        ]
         self._every, self._save_every = every, save_every
         self._round = int(environment.get(ROUND, "0"))
         self._channel = channel_to(environment)
         if self._channel is None:  # nobody else would use the memory
             environment = {name: value for name, value in environment.items() if name != memory.FOLDER}
-        self._flash = Flash(os.fsdecode(where), Tensors(), keep=keep, environment=environment, say=self._say)
+        own = [pointer("", name) for name, each in self._state.items() if isinstance(each, RandomState)]
+        self._form = Agreed(exchange, rank, own)
+        self._flash = Flash(os.fsdecode(where), self._form, keep=keep, environment=environment, say=self._say)
         self._asked = False  # to end
+        self._saved = False  # `save` was called
         self._loaded = 0  # the step of what was loaded
         self._leaving: tuple[int, float] | None = None  # the step and the time at which it knew that
         self._clock = clock
@@ -95,17 +114,12 @@ class Checkpoint:
 
         Damaged if there are some, and none can be read; ValueError if it was made with another state.
         """
-        found = self._flash.load(exchange, rank(), self._targets)
+        found = self._flash.load(exchange, rank(), self._targets, spares=self._allowed)
         if found is None:
             return 0
         state, save = found
         self._loaded = save.step
         of = f"the checkpoint of step {save.step} in {self._flash.where}"
-        if not self._takes(state):
-            raise ValueError(
-                f"{of} has {sorted(state)}, and Checkpoint(...) got {sorted(self._state)}: give the same "
-                "names, or another folder; elasticjob.trainer.torch.saved.read returns what is in this one"
-            )
         for warning in restoring.warnings_of(self._restore(state, of), of, "checkpoint.load()"):
             if rank() == 0:
                 log.warning("%s", warning)
@@ -121,7 +135,9 @@ class Checkpoint:
         after each step from now on, and exits a while later.
         """
         if not (last or self.is_due(step)):
-            self._flash.expect(self._snapshot, rank())
+            if not self._saved:
+                self._agree(self._snapshot())
+                self._flash.expect(self._snapshot, rank())
             return
         self._copy(step, last=last, ended=ended)
         if self._asked and self._may_leave(step):
@@ -171,6 +187,7 @@ class Checkpoint:
         it asks for more steps, nothing is left of it. Not so after an exception.
         """
         first = self.load() + 1
+        self._form.agree(self._snapshot())  # before the first step, or not at all
         if first <= total and self.is_ended(total):
             if not self.is_stored:
                 self.end(first - 1, total)
@@ -194,28 +211,61 @@ class Checkpoint:
 
     def _copy(self, step: int, *, last: bool, ended: int = 0) -> None:
         persist, save = last or step % self._save_every == 0, Save(step, self._round)
-        if last or step % self._every == 0:  # not if this worker was asked to end: others may not be here
-            for each in self._state.values():
-                if isinstance(each, RandomState):
-                    each.gather(exchange)
-        self._flash.save(self._snapshot(), save, rank(), persist=persist, exchange=exchange, ended=ended)
+        together = (
+            last or step % self._every == 0
+        )  # not if this worker was asked to end: others may not be here
+        for each in self._state.values() if together else ():
+            if isinstance(each, RandomState):
+                each.gather(exchange)
+        state = self._snapshot()
+        if together or not self._saved:
+            self._agree(state)
+        elif not self._form.agrees(state):
+            log.warning("step %d is not copied: the state has other tensors than before", step)
+            return
+        self._flash.save(state, save, rank(), persist=persist, exchange=exchange, ended=ended)
+
+    def _agree(self, state: Any) -> None:
+        """Agree with all workers on who writes what, before a first save and where a state changed."""
+        self._form.agree(state)
+        self._saved = True
 
     def _snapshot(self) -> Any:
-        state = {
-            name: each if isinstance(each, dict) else each.state_dict() for name, each in self._state.items()
-        }
+        names = names_of(self._insides())
+        state = {name: self._state_of(each, names) for name, each in self._state.items()}
         return plain(state)
+
+    def _state_of(self, value: Any, names: Names) -> Any:
+        if isinstance(value, Local):
+            return {rank(): self._state_of(value.of, names)}
+        state = value if isinstance(value, dict) else value.state_dict()
+        return by_name(state, value, names) if isinstance(value, Optimizer) else state
+
+    def _insides(self) -> dict[str, Any]:
+        """Return the objects of the state by the names of their tensors, in Local those of this worker."""
+        return {
+            pointer(pointer("", name), rank()) if isinstance(each, Local) else pointer("", name): inside(each)
+            for name, each in self._state.items()
+        }
 
     def _restore(self, state: Mapping[str, Any], of: str) -> list[str]:
         """Load each object's state; return which arguments of the script that changes."""
         schedulers = [each for each in self._state.values() if isinstance(each, LRScheduler)]
-        models_first = sorted(self._state.items(), key=lambda item: not isinstance(item[1], nn.Module))
+        names = names_of(self._insides())
+        models_first = sorted(
+            self._state.items(), key=lambda item: not isinstance(inside(item[1]), nn.Module)
+        )
         changes: list[str] = []
-        for name, mine in models_first:  # what does not fit another model, an optimizer does not fit either
-            if name in state:
-                changes += restoring.load(f"state[{name!r}]", mine, state[name], of, schedulers)
-            else:
-                log.warning("the checkpoint has no random numbers: those of the script go on")
+        for name, each in models_first:  # what does not fit another model, an optimizer does not fit either
+            if name not in state:
+                log.warning("the checkpoint has no %s: what the script has made goes on", name)
+                continue
+            mine, saved = inside(each), state[name][rank()] if isinstance(each, Local) else state[name]
+            if isinstance(mine, Optimizer):
+                saved = by_number(saved, mine, names, of, self._allowed)
+            elif isinstance(mine, nn.Module):
+                saved = {**left_alone(mine, saved, name, self._allowed), **saved}
+            changes += restoring.load(f"state[{name!r}]", mine, saved, of, schedulers)
         return changes
 
     def _ask(self, _: int, __: FrameType | None) -> None:
@@ -230,15 +280,68 @@ class Checkpoint:
         if self._channel is not None:
             self._channel.sendall(encode(message))
 
-    def _takes(self, state: Mapping[str, Any]) -> bool:
-        """Whether this is the state of a checkpoint with the same names; random numbers may be new here."""
-        new = [each for name, each in self._state.items() if name not in state]
-        return state.keys() <= self._state.keys() and all(isinstance(each, RandomState) for each in new)
-
     def _targets(self, rest: Any, tensors: Sequence[part.Tensor]) -> dict[str, Tensor]:
-        """Return what to fill; nothing of mine if the checkpoint is one of another state."""
-        mine = self._state if self._takes(rest) else {}
-        return targets({pointer("", name): each for name, each in mine.items()}, tensors)
+        """Return what to fill. ValueError if the checkpoint is one of another state."""
+        new = [name for name in self._state if name not in rest]
+        lacks = [
+            name
+            for name in new
+            if not isinstance(self._state[name], RandomState) and not self._may_miss(name)
+        ]
+        if lacks or not all(name in self._state or self._may_miss(name) for name in rest):
+            raise ValueError(
+                f"{THIS} has {sorted(rest)}, and Checkpoint(...) got {sorted(self._state)}: give the same "
+                "names, or another folder; elasticjob.trainer.torch.saved.read returns what is in this one"
+            )
+        for name, each in self._state.items():
+            if isinstance(each, Local) and name in rest and sorted(rest[name]) != list(range(world())):
+                raise ValueError(
+                    f"{THIS} has {name} for each of {len(rest[name])} workers, and there are {world()} now: "
+                    "what is Local is of each worker alone, so start as many"
+                )
+        insides = self._insides()
+        return targets(insides, tensors, names_of(insides), self._allowed)
+
+    def _may_miss(self, name: str) -> bool:
+        return any(fnmatchcase(name, each) for each in self._allowed)
+
+
+class Local:
+    """An object of the state that each worker has for itself, such as plain shards of a model of one's own.
+
+    That of each worker is saved, and only as many workers can load it: nobody knows how theirs would differ.
+    """
+
+    def __init__(self, of: Any) -> None:
+        if not isinstance(of, (dict, Stateful)):
+            raise TypeError(
+                f"Local got a {type(of).__name__}: give an object with state_dict and load_state_dict"
+            )
+        self.of = bare(of)
+
+    def state_dict(self) -> Any:
+        """Return the state of the object."""
+        return self.of if isinstance(self.of, dict) else self.of.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Load the state of the object."""
+        restoring.load("Local", self.of, state, THIS)
+
+
+def inside(value: Any) -> Any:
+    """Return the object in a Local, others as they are."""
+    return value.of if isinstance(value, Local) else value
+
+
+def left_alone(
+    module: nn.Module, saved: Mapping[str, Any], owner: str, allowed: Sequence[str]
+) -> dict[str, Any]:
+    """Return what a model keeps of its own, since a checkpoint may lack it."""
+    return {
+        name: each
+        for name, each in module.state_dict().items()
+        if name not in saved and any(fnmatchcase(f"{owner}.{name}", one) for one in allowed)
+    }
 
 
 def bare(value: Any) -> Any:
@@ -253,6 +356,11 @@ def rank() -> int:
     if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         raise RuntimeError("there are several workers: call init_process_group before Checkpoint is used")
     return 0
+
+
+def world() -> int:
+    """Return the number of workers."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def exchange(data: bytes) -> list[bytes]:

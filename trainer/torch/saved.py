@@ -9,22 +9,21 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from elasticjob.trainer.checkpoint import part as blocks
-from elasticjob.trainer.checkpoint import rest, rows
+from elasticjob.trainer.checkpoint import reading, rest, rows
 from elasticjob.trainer.checkpoint.part import Damaged
+from elasticjob.trainer.checkpoint.pieces import whole_of
 from elasticjob.trainer.checkpoint.sources import InStorage
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
-from elasticjob.trainer.torch.saving.reshard import Piece, pieces_of, tensor_in
-from elasticjob.trainer.torch.saving.tree import decode, together
+from elasticjob.trainer.torch.saving.tensors import fill
+from elasticjob.trainer.torch.saving.tree import decode, together, view
 
 Room = Callable[[int], memoryview]
 """Returns memory for so many bytes, which may be a file's."""
@@ -85,13 +84,13 @@ class Saved:
 
     def __init__(self, storage: Storage, manifest: Manifest) -> None:
         self.manifest = manifest
-        self._source = InStorage(storage, manifest.save)
-        self.heads = [self._source.head(number) for number in range(self._source.parts)]
-        plain = rest.is_plain(self.heads[0].rest)
-        self._rest = (rest.decode if plain else decode)(self.heads[0].rest)
+        self._source = InStorage(storage, manifest)
+        self.heads = self._source.heads
+        self._rest = rest.merged([decode(each) for each in reading.rests(self.heads, 0, 0)])
         if rows.is_store(self._rest):
             self._rest, self.heads = rows.of_tables(self.heads)
-        self._pieces = pieces_of(self.heads)
+        self._wholes = reading.wholes(self.heads)
+        together(self._rest, self._described)
 
     def described(self) -> Any:
         """Return the state with a `Described` in the place of each tensor."""
@@ -99,41 +98,24 @@ class Saved:
 
     def state(self, room: Room) -> Any:
         """Return the state, all bytes checked; its tensors are in memory that `room` gives."""
-        blocks_ = [self._block(number, room) for number in range(len(self.heads))]
-        return together(self._rest, lambda name: self._whole(name, blocks_, room))
+        shapes = {name: self._described(name) for name in self._wholes}
+        tensors = {
+            name: view(room(each.size)[: each.size], each.dtype, each.shape) for name, each in shapes.items()
+        }
+        boxes = {name: ((0,) * len(each.shape), each.shape) for name, each in shapes.items()}
+        fill(tensors, self._source, reading.plan(self.heads, self._source, boxes, 0))
+        return together(self._rest, tensors.__getitem__)
 
-    def _block(self, number: int, room: Room) -> memoryview:
-        """Return the bytes of a part. Damaged if they are not those of the manifest."""
-        block = room(self.manifest.parts[number].size)
-        self._source.fill(number, block)
-        return block
+    def verify(self) -> None:
+        """Read all bytes. Damaged if they are not those that were written."""
+        for head in self._source.heads:
+            with self._source.open(head.part):
+                pass
 
     def _described(self, name: str) -> Any:
-        one = next(iter(self._pieces_of(name).values())).tensor
-        return Described(one.dtype, one.whole or one.shape)
-
-    def _pieces_of(self, name: str) -> dict[tuple[int, ...], Piece]:
-        if name not in self._pieces:
+        if name not in self._wholes:
             raise Damaged(f"step {self.manifest.step} names the tensor {name}, and no part has it")
-        return self._pieces[name]
-
-    def _whole(self, name: str, parts: Sequence[memoryview], room: Room) -> Tensor:
-        """Return a tensor, put together from its pieces if there are several."""
-        pieces, described = self._pieces_of(name), self._described(name)
-        has = sum(prod(piece.tensor.shape) for piece in pieces.values())
-        if has != prod(described.shape):
-            raise Damaged(f"the parts of step {self.manifest.step} have {has} of {described.shape} of {name}")
-        if len(pieces) == 1:
-            (piece,) = pieces.values()
-            return tensor_in(parts[piece.part], piece.tensor)
-        space = blocks.Tensor(name, described.dtype, described.shape, 0, described.size)
-        whole = tensor_in(room(described.size), space)
-        for offset, piece in pieces.items():
-            target = whole
-            for axis, (begin, length) in enumerate(zip(offset, piece.tensor.shape, strict=True)):
-                target = target.narrow(axis, begin, length)
-            target.copy_(tensor_in(parts[piece.part], piece.tensor))
-        return whole
+        return Described(self._wholes[name].dtype, whole_of(self._wholes[name]))
 
 
 def in_memory(size: int) -> memoryview:

@@ -20,8 +20,9 @@ from elasticjob.trainer.loop.world import NOTHING
 from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.torch import restoring
 from elasticjob.trainer.torch.buffers import copy_to
+from elasticjob.trainer.torch.saving.targets import targets
 from elasticjob.trainer.torch.saving.tensors import Targets
-from elasticjob.trainer.torch.saving.tree import local, settle, targets
+from elasticjob.trainer.torch.saving.tree import local, settle
 from elasticjob.trainer.torch.world.peers import Peers
 
 log = logging.getLogger("elasticjob")
@@ -138,7 +139,7 @@ class State:
     @property
     def into(self) -> Targets:
         """What is to be filled with the tensors of a checkpoint."""
-        return lambda _, tensors: targets(self._by_name(), tensors)
+        return lambda _, tensors: targets(self._by_name(), tensors, label="the {}")
 
     def _by_name(self) -> dict[str, Any]:
         """Return what holds tensors by its name in a snapshot."""

@@ -19,8 +19,7 @@ from elasticjob.trainer.checkpoint.part import Head
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.saved import Described, NoCheckpoint, Saved, found, read
-from elasticjob.trainer.torch.saving.reshard import tensor_in
-from elasticjob.trainer.torch.saving.tree import StateParts
+from elasticjob.trainer.torch.saving.tree import StateParts, tensor_in
 from tests.kit.commands import invoke
 
 
@@ -49,7 +48,7 @@ def save_parts(
     where: Path, pieces: list[tuple[tuple[int, ...], torch.Tensor]], whole: tuple[int, ...]
 ) -> None:
     """Save one tensor `w`, a piece of it in each part, as workers of FSDP2 do, and `b`, which all have."""
-    storage, parts = Storage(str(where)), []
+    storage, files = Storage(str(where)), []
     for number, (offset, piece) in enumerate(pieces):
         b = torch.arange(3)
         state = {"model": {"w": piece, "b": b}}
@@ -63,8 +62,8 @@ def save_parts(
         for where_, tensor in zip(tensors, (piece, b), strict=True):
             tensor_in(block, where_).copy_(tensor)
         part.seal(block, body, at)
-        parts.append(storage.write(head, block))
-    storage.commit(Manifest(1, 1, tuple(parts)), keep=1)
+        files.append(storage.write(block))
+    storage.commit(Manifest(1, 1, tuple(file for file, _ in files)), [head for _, head in files], keep=1)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -240,9 +239,9 @@ def test_a_tensor_of_several_parts_is_whole_again(tmp_path: Path, axis: int) -> 
 
 
 def test_a_tensor_of_which_a_piece_is_missing_is_damage(tmp_path: Path) -> None:
-    save_parts(tmp_path, [((0,), torch.ones(3)), ((3,), torch.ones(1))], (5,))
-    with pytest.raises(part.Damaged, match=r"have 4 of \(5,\)"):
-        read(tmp_path)
+    with pytest.raises(part.Damaged, match=r"model/w: no part has the element \(4,\) of \(5,\)"):
+        save_parts(tmp_path, [((0,), torch.ones(3)), ((3,), torch.ones(1))], (5,))
+    assert not list(tmp_path.glob("*/manifest.json"))
 
 
 def test_what_was_set_aside_is_told(saved: tuple[Path, dict[str, Any]]) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from elasticjob.api.rpc import environment as names
+from elasticjob.trainer.checkpoint.arrays import block_of
 from elasticjob.trainer.checkpoint.part import Head
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 from lab.jobs.life import play, trainings
@@ -229,8 +231,8 @@ def test_an_object_is_there_when_it_is_closed_and_whole(storage: Path) -> None:
 def test_a_damaged_checkpoint_is_one_that_the_library_refuses(tmp_path: Path) -> None:
     place = Storage(str(tmp_path))
     for step in (10, 20):
-        part = place.write(Head(step=step, round=1, part=0, parts=1), memoryview(bytes(range(256))))
-        place.commit(Manifest(step, 1, (part,)), keep=2)
+        part, head = place.write(block_of(Head(step=step, round=1), {"w": np.arange(256)}))
+        place.commit(Manifest(step, 1, (part,)), [head], keep=2)
     assert stored(tmp_path) == Stored(20, any=True)
     troubles.damage_newest(tmp_path, Random(1))
     assert stored(tmp_path) == Stored(10, any=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import fsspec
@@ -267,9 +267,9 @@ class Dying(Storage):
 
     left = 0
 
-    def _write(self, path: str, block: memoryview) -> None:
+    def _write(self, path: str, blocks_: Sequence[memoryview]) -> None:
         self._pass(lambda: Path(f"{path}.0.tmp").touch())
-        super()._write(path, block)
+        super()._write(path, blocks_)
         self._pass()
 
     def _remove(self, step: int) -> None:

@@ -33,11 +33,11 @@ from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints.endpoint import WRITTEN, Endpoint, Written
 from elasticjob.trainer.checkpoint import memory, part
-from elasticjob.trainer.checkpoint.part import Damaged, Save, beside
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, beside
 from elasticjob.trainer.link.channel import Copied, Hampered
 
 if TYPE_CHECKING:
-    from elasticjob.trainer.checkpoint.storage import Storage
+    from elasticjob.trainer.checkpoint.storage import Part, Storage
 
 log = logging.getLogger("elasticjob.agent")
 
@@ -203,8 +203,7 @@ class Keeper:
         """Write a save and have it committed; return what prevented that, and may not at another try."""
         began = time.monotonic()
         try:
-            named = message if message.name else await asyncio.to_thread(self._store, message)
-            committed = await self._tell(part_of(named))
+            committed = await self._tell(await asyncio.to_thread(self._store, message))
         except Exception as error:  # file systems of others raise what they like
             if await self._is_overtaken(message):
                 return None
@@ -250,14 +249,18 @@ class Keeper:
         self._unwritten[message.where] = message.step, problem
         self.kept = structs.replace(self.kept, error=problem[:2048])
 
-    def _store(self, message: Copied) -> Copied:
-        """Write a worker's newest block; return it with the file's name. Damaged if it is another save's."""
-        save = Save(message.step, message.round)
+    def _store(self, message: Copied) -> Written:
+        """Write a worker's newest block, unless it has done so. Damaged if it is another save's by now."""
+        from elasticjob.trainer.checkpoint.storage import Part
+
+        save, storage = Save(message.step, message.round), self._storage(message.where)
+        if message.name:
+            written = Part(message.name, message.size, message.crc)
+            return part_of(message, written, storage.head(message.step, written))
         for held in memory.blocks_of(self._folder):
             if held.path.stem == message.block and held.head.save == save:
                 with memory.reading(held.path) as block:
-                    stored = self._storage(message.where).write(held.head, block)
-                return structs.replace(message, name=stored.name, size=stored.size, crc=stored.crc)
+                    return part_of(message, *storage.write(block))
         raise Damaged("a newer step has overwritten it in memory")
 
     def _storage(self, where: bytes) -> Storage:
@@ -338,11 +341,11 @@ class Keeper:
         """Commit a save; return in a sentence what is strange in its place, empty if nothing is."""
         from elasticjob.trainer.checkpoint.storage import Manifest, Part
 
-        first = written[0]
+        first, each_ = written[0], [each for _, each in sorted(written.items())]
         storage, before = self._storage(first.where), self._stored.get(first.where, -1)
-        parts = tuple(Part(each.name, each.size, each.crc) for _, each in sorted(written.items()))
+        parts = tuple(Part(each.name, each.size, each.crc) for each in each_)
         manifest = Manifest(first.step, first.round, parts, by=self._run, after=first.after)
-        done = storage.commit(manifest, first.keep)
+        done = storage.commit(manifest, [part.decode(each.head) for each in each_], first.keep)
         if done.strangers:
             return beside(printable(first.where), done.strangers)
         return lost(before, first.where) if done.before < before else ""
@@ -379,7 +382,7 @@ class Keeper:
                             answer.raise_for_status()
 
 
-def part_of(message: Copied) -> Written:
+def part_of(message: Copied, file: Part, head: Head) -> Written:
     """Return the part of a save that a worker or its agent has written."""
     return Written(
         where=message.where,
@@ -388,10 +391,11 @@ def part_of(message: Copied) -> Written:
         round=message.round,
         part=message.part,
         parts=message.parts,
-        name=message.name,
-        size=message.size,
-        crc=message.crc,
+        name=file.name,
+        size=file.size,
+        crc=file.crc,
         after=message.after,
+        head=part.encode(head),
     )
 
 

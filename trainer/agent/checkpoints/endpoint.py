@@ -21,7 +21,7 @@ from elasticjob.trainer.checkpoint.part import START, Damaged, Save, size_of
 
 CHUNK: Final = 1 << 20
 WRITTEN: Final = "/v1/written"
-LARGEST_MESSAGE: Final = 1 << 16
+LARGEST_MESSAGE: Final = 1 << 28  # a head tells of all tensors of a part
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +37,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     crc: int
     after: int
+    head: bytes
 
     @property
     def save(self) -> Save:

@@ -1,73 +1,90 @@
-"""The form of states in torch: tensors that are filled in place, or divided anew."""
+"""The form of states in torch: tensors that are filled in place, from pieces of any layout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from elasticjob.trainer.checkpoint import part
-from elasticjob.trainer.checkpoint.rest import is_plain
-from elasticjob.trainer.checkpoint.sources import Source
-from elasticjob.trainer.torch.saving import reshard
+from elasticjob.trainer.checkpoint import part, reading, rest
+from elasticjob.trainer.checkpoint.agreement import Share
+from elasticjob.trainer.checkpoint.flash import Reading
+from elasticjob.trainer.checkpoint.reading import Plan
+from elasticjob.trainer.checkpoint.sources import Slabs, Source
 from elasticjob.trainer.torch.saving.pinned import pin
-from elasticjob.trainer.torch.saving.reshard import tensor_in
-from elasticjob.trainer.torch.saving.tree import StateParts, decode, empty, is_there, local, together
+from elasticjob.trainer.torch.saving.tree import (
+    ABSENT,
+    StateParts,
+    decode,
+    local,
+    tensor_in,
+    together,
+    view,
+    wanted,
+)
 
 Targets = Callable[[Any, Sequence[part.Tensor]], dict[str, Tensor]]
 """Returns what to fill with the tensors of a checkpoint, by name, given its rest and its tensors.
 
-Those of a model may be its own: they are changed when no worker can fail to read the checkpoint any more.
+Those of a model may be its own. What is not returned this worker has no place for.
 """
 
 
 class Tensors:
-    """The form of states in torch."""
+    """The form of states in torch; what a worker writes of one is its `agreed` share, if there is one."""
+
+    def __init__(self) -> None:
+        self.agreed: Share | None = None
 
     def take(self, state: Any, ended: int = 0) -> StateParts:
         """Take a state apart."""
-        return StateParts(state, ended=ended)
+        return StateParts(state, ended=ended, agreed=self.agreed)
 
     @contextmanager
-    def reading(self, source: Source, rank: int, into: Targets) -> Iterator[tuple[int, Callable[[], Any]]]:
-        """Lend, for a `with` statement, `Head.ended`, and a function that returns the state in a checkpoint.
+    def reading(self, source: Source, rank: int, world: int, into: Targets) -> Iterator[Reading]:
+        """Lend a checkpoint for a `with` statement.
 
-        If this worker's part has just what belongs here, the function fills the targets from it, by one copy;
-        no tensor of the state lies in a block. A state that has to be divided anew is read before, to tensors
-        of its own: reading may fail half-way.
+        What is in this node's memory is copied when all workers can read theirs; reading the rest may fail
+        half-way, and then nobody goes on with it: another one fills all of it anew, or the start fails.
         """
-        number = rank if rank < source.parts else 0
-        head = source.head(number)
-        if is_plain(head.rest):
+        rests = reading.rests(source.heads, rank, world)
+        if any(map(rest.is_plain, rests)):
             raise ValueError("the checkpoint was not made with torch: give another checkpoint folder")
-        rest = decode(head.rest)
-        targets = into(rest, head.tensors)
-        if all(is_there(each, targets[each.name]) for each in head.tensors):
-            with source.open(number) as block:
-                for each in head.tensors:
-                    tensor_in(block, each)  # Damaged now, or never
+        rest_ = rest.merged([decode(each) for each in rests])
+        targets: dict[str, Any] = into(rest_, list(reading.wholes(source.heads).values()))
+        boxes = {name: wanted(name, each) for name, each in targets.items()}
+        plan = reading.plan(source.heads, source, boxes, rank)
+        with ExitStack() as opened:
+            near = all(map(source.is_near, plan.parts))
+            for number in plan.parts if near else ():
+                check(opened.enter_context(source.open(number)), plan.parts[number])
+            if not near:
+                fill(targets, source, plan)
 
-                def state() -> Any:
-                    restore(block, head.tensors, targets)
-                    return together(rest, targets.__getitem__)
+            def state() -> Any:
+                if near:
+                    fill(targets, source, plan)
+                return together(rest_, lambda name: targets.get(name, ABSENT))
 
-                yield head.ended, state
-        else:
-            heads = [head if each == number else source.head(each) for each in range(source.parts)]
-            beside = {each.name: empty(each, targets[each.name]) for each in head.tensors}
-            reshard.read(heads, source.open, beside)
-            yield head.ended, lambda: together(rest, beside.__getitem__)
+            yield Reading(source.heads[0].ended, state, targets)
 
     def pin(self, block: memoryview) -> Callable[[], object]:
         """Pin a block for copies from a GPU."""
         return pin(block)
 
 
-def restore(block: memoryview, places: Iterable[part.Tensor], tensors: Mapping[str, Tensor]) -> None:
-    """Copy the tensors of a block to where they belong."""
+def check(block: memoryview, all_: Iterable[Slabs]) -> None:
+    """Raise Damaged for what a block could not be read to: now, or never."""
+    for each in all_:
+        tensor_in(block, each.tensor)
+
+
+def fill(targets: Mapping[str, Tensor], source: Source, plan: Plan) -> None:
+    """Copy what is planned to where it belongs."""
     with torch.no_grad():
-        for each in places:
-            local(tensors[each.name]).copy_(tensor_in(block, each))
+        for each in reading.copies(source, plan):
+            found = view(each.slab.bytes_, each.slab.tensor.dtype, each.shape)
+            local(targets[each.name])[each.target].copy_(found[each.found])

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's error
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import rest as plain
-from elasticjob.trainer.checkpoint.flash import Place
-from elasticjob.trainer.checkpoint.part import Shape
-from elasticjob.trainer.checkpoint.rest import REFERENCE, pointer
-from elasticjob.trainer.torch.saving.reshard import tensor_in
+from elasticjob.trainer.checkpoint.agreement import Refused, Share
+from elasticjob.trainer.checkpoint.part import Damaged, Shape
+from elasticjob.trainer.checkpoint.pieces import Box
+from elasticjob.trainer.checkpoint.rest import REFERENCE, pointer, printed
+
+ABSENT: Final = object()
+"""Stands for a tensor that a worker has no place for."""
 
 
 class StateParts:
-    """A state, taken apart: tensors on this worker by name, and the rest; `ended` as in `part.Head`."""
+    """A state, taken apart: tensors on this worker by name, and the rest; `ended` as in `part.Head`.
 
-    def __init__(self, state: Any, name: str = "", *, ended: int = 0) -> None:
-        self.ended = ended
+    What of it this worker writes is its `agreed` share, or by its place in the mesh of its node.
+    """
+
+    def __init__(self, state: Any, name: str = "", *, ended: int = 0, agreed: Share | None = None) -> None:
+        self.ended, self.agreed = ended, agreed
         self.tensors: dict[str, Tensor] = {}
         self.rest = self._apart(state, name)
 
@@ -58,9 +62,9 @@ class StateParts:
         """Yield what a block has to know of each tensor."""
         return (shape_of(name, each) for name, each in self.tensors.items())
 
-    def place(self, rank: int) -> Place:
-        """Return which part of the state this worker has."""
-        return place_of(self.tensors, rank)
+    def share(self, rank: int) -> Share:
+        """Return which part of the state this worker has, and what of it it writes."""
+        return self.agreed or share_of(self.tensors, rank)
 
     def fill(self, block: memoryview, places: Iterable[blocks.Tensor]) -> None:
         """Copy the tensors to their places in a block; returns when all is there."""
@@ -74,12 +78,13 @@ class StateParts:
             torch.cuda.current_stream(device).synchronize()
 
 
-def together(rest: Any, tensor: Callable[[str], Tensor]) -> Any:
-    """Return a state from its rest and its tensors."""
+def together(rest: Any, tensor: Callable[[str], Any]) -> Any:
+    """Return a state from its rest and its tensors; ABSENT ones are left out of their mappings."""
     if isinstance(rest, Mapping):
         if rest.keys() == {REFERENCE}:
             return tensor(rest[REFERENCE])
         whole = {key: together(each, tensor) for key, each in rest.items()}
+        whole = {key: each for key, each in whole.items() if each is not ABSENT}
         return whole if type(rest) is dict else _like(rest, whole)
     if type(rest) in (list, tuple):
         return type(rest)(together(each, tensor) for each in rest)
@@ -118,10 +123,13 @@ def shape_of(name: str, tensor: Tensor) -> Shape:
     whole: tuple[int, ...] = ()
     offset: tuple[int, ...] = ()
     if is_distributed(tensor):
-        whole, offset = tuple(tensor.shape), offset_of(tensor)
-    return Shape(
-        name, str(tensor.dtype).removeprefix("torch."), tuple(mine.shape), mine.itemsize, whole, offset
-    )
+        whole, (offset, shape) = tuple(tensor.shape), box_here(name, tensor)
+        if shape != tuple(mine.shape) and mine.numel():
+            raise Refused(
+                f"{printed(name)} is {tuple(mine.shape)} on this worker, and {shape} by its placement"
+            )
+        return Shape(name, str(tensor.dtype).removeprefix("torch."), shape, mine.itemsize, whole, offset)
+    return Shape(name, str(tensor.dtype).removeprefix("torch."), tuple(mine.shape), mine.itemsize)
 
 
 def is_distributed(tensor: Tensor) -> bool:
@@ -130,111 +138,62 @@ def is_distributed(tensor: Tensor) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-def offset_of(tensor: Any) -> tuple[int, ...]:
-    """Return where this worker's piece of a DTensor begins. TypeError for a placement that is not simple."""
-    sizes, offset = list(tensor.shape), [0] * tensor.dim()
-    mesh = tensor.device_mesh
-    for dimension, placement in enumerate(tensor.placements):
-        if placement.is_replicate():
-            continue
-        if type(placement).__name__ != "Shard":
-            raise TypeError(
-                f"a tensor of placement {placement} cannot be kept in a checkpoint: only Shard can"
-            )
-        axis, here = placement.dim, mesh.get_local_rank(dimension)
-        chunk = -(-sizes[axis] // mesh.size(dimension))
-        begin = min(chunk * here, sizes[axis])
-        offset[axis] += begin
-        sizes[axis] = min(chunk, sizes[axis] - begin)
-    return tuple(offset)
+def box_here(name: str, tensor: Any) -> Box:
+    """Return what this worker has of a DTensor. Refused if it is a sum that is not made yet."""
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    mesh, placements = tensor.device_mesh, tensor.placements
+    if any(each.is_partial() for each in placements):
+        raise Refused(
+            f"{printed(name)} is partial, a sum over workers that is not made: redistribute it first"
+        )
+    if mesh.get_coordinate() is None:  # others have it
+        return (0,) * tensor.dim(), (0,) * max(1, tensor.dim())
+    shape, offset = compute_local_shape_and_global_offset(tensor.shape, mesh, placements)
+    return tuple(offset), tuple(shape)
 
 
-def place_of(tensors: Mapping[str, Tensor], rank: int) -> Place:
-    """Return which part of the state this worker has; workers that replicate each other have the same."""
+def share_of(tensors: Mapping[str, Tensor], rank: int) -> Share:
+    """Return the share of a worker whose node has one mesh for all that is divided."""
     split: Any = next((each for each in tensors.values() if is_distributed(each)), None)
     if split is None:
-        return Place(keeps=rank == 0)
-    part, parts, keeps = 0, 1, True
-    for dimension, placement in enumerate(split.placements):
-        here, many = split.device_mesh.get_local_rank(dimension), split.device_mesh.size(dimension)
-        if placement.is_replicate():
-            keeps &= here == 0
-        else:
-            part, parts = part * many + here, parts * many
-    return Place(part, parts, keeps)
+        return Share(keeps=rank == 0)
+    here, parts = split.device_mesh.get_local_rank(0), split.device_mesh.size()
+    writes = [at for at, each in enumerate(tensors.values()) if not here or is_divided(each)]
+    return Share(here, parts, writes=tuple(writes))
 
 
-def targets(state: Mapping[str, Any], tensors: Sequence[blocks.Tensor]) -> dict[str, Tensor]:
-    """Return what to fill with the tensors of a checkpoint, placed over the workers as the model is now.
-
-    `state` has by name (`joined`) what holds tensors.
-
-    A model's own tensors are filled, and then given to its load_state_dict, as torch.distributed.checkpoint
-    does. All other objects may keep what they are given, so they get new tensors. An optimizer has no state
-    before its first step: that of a parameter is placed as the parameter.
-    """
-    there: dict[str, Tensor] = {}
-    filled: set[str] = set()
-    for name, each in state.items():
-        if isinstance(each, nn.Module):
-            found = StateParts(each.state_dict(), name).tensors
-            there |= found
-            filled |= found.keys() if loads_as_torch(each) else set()
-        elif isinstance(each, dict):
-            there |= StateParts(each, name).tensors
-    into: dict[str, Tensor] = {}
-    names = {older(name): name for name in there}
-    for where in tensors:
-        name = where.name if where.name in there else names.get(where.name, "")
-        like = there.get(name)
-        if like is None:
-            like = parameter_of(state, where.name)
-        elif name in filled and takes(where, like):
-            into[where.name] = like
-            continue
-        into[where.name] = empty(where, like)
-    return into
+def is_divided(tensor: Tensor) -> bool:
+    """Whether workers have different pieces of a tensor."""
+    return is_distributed(tensor) and not all(each.is_replicate() for each in tensor.placements)  # type: ignore[attr-defined]
 
 
-def loads_as_torch(module: nn.Module) -> bool:
-    """Whether a module's load_state_dict is that of torch, which keeps nothing of what it is given."""
-    return getattr(module.load_state_dict, "__func__", None) is nn.Module.load_state_dict
+def wanted(name: str, tensor: Tensor) -> Box:
+    """Return what this worker wants of a tensor."""
+    return box_of_shape(shape_of(name, tensor))
 
 
-def takes(where: blocks.Tensor, tensor: Tensor) -> bool:
-    """Whether a tensor can be filled with one of a checkpoint as it is."""
-    same = tuple(tensor.shape) == (where.whole or where.shape) and tensor.dtype is getattr(torch, where.dtype)
-    return same and not tensor.is_meta
+def box_of_shape(shape: Shape) -> Box:
+    """Return where what is described is in its tensor."""
+    return shape.offset or (0,) * len(shape.shape), shape.shape
 
 
-def empty(where: blocks.Tensor, like: Tensor | None) -> Tensor:
-    """Return a new tensor for one of a checkpoint, divided over the workers as `like`, if that is."""
-    whole, kind = where.whole or where.shape, getattr(torch, where.dtype)
-    if like is not None and is_distributed(like) and tuple(like.shape) == whole:
-        return torch.empty_like(like, dtype=kind)
-    return torch.empty(whole, dtype=kind)
+def view(bytes_: memoryview, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor that shares the memory of its bytes. Damaged if they are too few."""
+    kind = getattr(torch, dtype)
+    if not len(bytes_):
+        return torch.empty(shape, dtype=kind)
+    try:
+        return torch.frombuffer(bytes_, dtype=torch.uint8).view(kind).view(shape)
+    except RuntimeError as error:
+        raise Damaged(f"{len(bytes_)} bytes are no {dtype} {shape}: {error}") from error
 
 
-def is_there(where: blocks.Tensor, tensor: Tensor) -> bool:
-    """Whether what a block has of a tensor is just this worker's piece of it."""
-    mine = shape_of(where.name, tensor)
-    return (mine.shape, mine.whole, mine.offset) == (where.shape, where.whole, where.offset)
-
-
-def parameter_of(state: Mapping[str, Any], name: str) -> Tensor | None:
-    """Return the parameter of a tensor in an optimizer's state, named <optimizer>/state/<index>/<key>."""
-    owner, _, rest = name.replace(".state.", "/state/").partition("/state/")
-    optimizer = state.get(owner) or {older(each): state[each] for each in state}.get(owner)
-    index = re.split(r"[./]", rest)[0]
-    if not isinstance(optimizer, Optimizer) or not index.isdecimal():
-        return None
-    all_: list[Tensor] = [each for group in optimizer.param_groups for each in group["params"]]
-    return all_[int(index)] if int(index) < len(all_) else None
-
-
-def older(name: str) -> str:
-    """Return the name that a tensor had in checkpoints whose names were joined by dots."""
-    return name.replace("/", ".").replace("~1", "/").replace("~0", "~")
+def tensor_in(block: memoryview, where: blocks.Tensor) -> Tensor:
+    """Return a tensor that shares the memory of its block."""
+    if where.at + where.size > len(block):
+        raise Damaged(f"{where.name} would end at {where.at + where.size} of {len(block)} bytes")
+    return view(block[where.at : where.at + where.size], where.dtype, where.shape)
 
 
 def _like(value: Any, items: dict[Any, Any]) -> Any:

@@ -20,9 +20,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import PrefixStore, ProcessGroupGloo  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.nn.utils import get_total_norm
 
+from elasticjob.trainer.checkpoint.pieces import listed
 from elasticjob.trainer.link.channel import Enter
 from elasticjob.trainer.link.connections import connections
 from elasticjob.trainer.torch.saving.tree import local, settle
@@ -321,7 +323,20 @@ def mesh_of(model: nn.Module) -> DeviceMesh:
             "Elastic trains a model that is divided over the workers of one node, and replicates it over the "
             "nodes: use fully_shard(module, mesh=node_mesh()) for each module"
         )
+    if others := sorted(not_of_fully_shard(model)):
+        raise ValueError(
+            f"Elastic gives each worker records of its own, and {listed(others)} is divided in another way "
+            "than by fully_shard (tensor, sequence or context parallel): workers that share it need the same "
+            "records; use fully_shard alone, or a script of your own with Checkpoint"
+        )
     return mesh
+
+
+def not_of_fully_shard(model: nn.Module) -> set[str]:
+    """Return the parameters that are divided, and not by a module of fully_shard above them."""
+    by = [prefix for prefix, each in model.named_modules() if isinstance(each, FSDPModule)]
+    divided = {name for name, each in model.named_parameters() if isinstance(each, DTensor)}
+    return {name for name in divided if not any(not each or name.startswith(f"{each}.") for each in by)}
 
 
 def gradient_of(parameter: Tensor) -> Tensor:

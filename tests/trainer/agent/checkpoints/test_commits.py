@@ -21,7 +21,8 @@ from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints import commits
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
 from elasticjob.trainer.checkpoint import memory
-from elasticjob.trainer.checkpoint.flash import Flash, Place
+from elasticjob.trainer.checkpoint.agreement import Share
+from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.memory import blocks_of
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.checkpoint.storage import Storage, Trouble
@@ -269,7 +270,7 @@ class Nodes:
 async def nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: Callable[..., None]
 ) -> AsyncIterator[Nodes]:
-    monkeypatch.setattr(tree, "place_of", lambda _, rank: Place(rank, 2))
+    monkeypatch.setattr(tree, "share_of", lambda _, rank: Share(rank, 2))
     async with node(tmp_path, "a") as a, node(tmp_path, "b", rank=1) as b:
         both = Nodes(a, b)
         members = tuple(

@@ -1,0 +1,160 @@
+"""What all workers of a script agree on before they save: who writes what, and that copies are equal."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+import torch
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from elasticjob.trainer.checkpoint.agreement import (
+    Description,
+    Range,
+    Refused,
+    agree,
+    check_copies,
+    copies_of,
+    piece_of,
+)
+from elasticjob.trainer.checkpoint.newest import Exchange
+from elasticjob.trainer.checkpoint.rest import PARAMETERS, REFERENCE, pointer
+from elasticjob.trainer.torch.saving.tensors import Tensors
+from elasticjob.trainer.torch.saving.tree import StateParts, local
+
+CHANGED, SAME = b"\1", b"\0"
+WORDS: Final = 1 << 20  # of 64 bits, of a tensor, that are summed up at once
+FACTOR: Final = 0x5851F42D4C957F2D  # odd: the multiplier of Knuth's MMIX
+
+
+class Agreed(Tensors):
+    """The form of the states of scripts: each worker says what it has, and all find the same shares.
+
+    The tensors of the names in `own` are not compared: a worker has them beside what is no tensor.
+    """
+
+    def __init__(self, exchange: Exchange, rank: Callable[[], int], own: Collection[str] = ()) -> None:
+        super().__init__()
+        self._rank = rank
+        self._exchange, self._own = exchange, tuple(f"{each}/" for each in own)
+        self._known: Description | None = None
+        self._writes: frozenset[str] = frozenset()
+        self._last: tuple[Any, StateParts] | None = None
+
+    def take(self, state: Any, ended: int = 0) -> StateParts:
+        """Take a state apart; what it writes is what was agreed on."""
+        last, self._last = self._last, None
+        taken = last[1] if last is not None and last[0] is state else StateParts(state)
+        taken.ended = ended
+        if self.agreed is not None:
+            named = enumerate(taken.tensors)
+            writes = tuple(at for at, name in named if self._is_own(name) or name in self._writes)
+            taken.agreed = replace(self.agreed, writes=writes)
+        return taken
+
+    def agrees(self, state: Any) -> bool:
+        """Whether this worker has what it had when all agreed."""
+        return self._known is not None and self._describe(StateParts(state)) == self._known
+
+    def agree(self, state: Any) -> None:
+        """Agree with all workers, which call this at once, if one of them has other pieces than before.
+
+        Refused, on all of them, if what they have would be no whole checkpoint.
+        """
+        taken = StateParts(state)
+        mine: Description | str
+        try:
+            mine = self._describe(taken)
+        except Refused as error:
+            mine = str(error)
+        self._last = state, taken
+        if all(each == SAME for each in self._exchange(SAME if mine == self._known else CHANGED)):
+            return
+        self._known = None
+        told = [_decode(each) for each in self._exchange(encode(mine))]
+        if wrong := next((each for each in told if isinstance(each, str)), ""):
+            raise Refused(wrong)
+        all_ = [each for each in told if isinstance(each, Description)]
+        shares, copies = agree(all_), copies_of(all_)
+        self._compare(taken, copies)
+        rank = self._rank()
+        self.agreed, self._known = shares[rank], all_[rank]
+        self._writes = frozenset(all_[rank].pieces[at].name for at in shares[rank].writes or ())
+
+    def _describe(self, taken: StateParts) -> Description:
+        pieces = tuple(piece_of(each) for each in taken.shapes() if not self._is_own(each.name))
+        return Description(pieces, repr(form_of(taken.rest, self._own)))
+
+    def _is_own(self, name: str) -> bool:
+        return name.startswith(self._own) if self._own else False
+
+    def _compare(self, taken: StateParts, copies: Mapping[Range, Sequence[int]]) -> None:
+        """Refuse copies of a piece that are not equal. Buffers of DDP are those of rank 0."""
+        rank = self._rank()
+        mine = {of: local(taken.tensors[of[0]]) for of, ranks in copies.items() if rank in ranks}
+        told = [iter(decode_prints(each)) for each in self._exchange(encode(fingerprints([*mine.values()])))]
+        prints = [
+            {of: next(each) for of, ranks in copies.items() if at in ranks} for at, each in enumerate(told)
+        ]
+        try:
+            check_copies(copies, prints)
+        except Refused:
+            known = buffers_of_ddp()
+            names = [of[0] for of, each in mine.items() if each.data_ptr() in known]
+            firsts = {name for each in self._exchange(encode(names)) for name in decode_names(each)}
+            check_copies({of: ranks for of, ranks in copies.items() if of[0] not in firsts}, prints)
+
+
+def form_of(value: Any, own: Collection[str], name: str = "") -> Any:
+    """Return what is the same for two rests of one form: keys, and where tensors are; numbers may differ."""
+    if f"{name}/" in own:
+        return name
+    if isinstance(value, Mapping):
+        if value.keys() == {REFERENCE}:
+            return value[REFERENCE]
+        return {str(key): form_of(each, own, pointer(name, key)) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        inner = [form_of(each, own, pointer(name, at)) for at, each in enumerate(value)]
+        return inner if any(inner) else ""
+    return value if isinstance(value, str) and name.rpartition("/")[0].endswith(PARAMETERS) else ""
+
+
+def fingerprints(tensors: Sequence[Tensor]) -> list[int]:
+    """Return a number for the bits of each tensor, made on its device: a sum of words, weighted by place."""
+    return [each if isinstance(each, int) else int(each.item()) for each in map(_sum, tensors)]
+
+
+def _sum(tensor: Tensor) -> Tensor | int:
+    if tensor.is_meta or not tensor.numel():
+        return 0
+    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
+    if flat.storage_offset() % 8 or flat.data_ptr() % 8:
+        flat = flat.clone()
+    total = torch.zeros((), dtype=torch.int64, device=flat.device)
+    for number, words in enumerate(torch.split(flat.view(torch.int64), WORDS)):
+        weights = torch.arange(len(words), device=flat.device).mul_(2).add_(1).mul_(FACTOR)
+        total = total * FACTOR + (words ^ (words >> 29)).mul_(weights).sum() + number
+    return total
+
+
+def buffers_of_ddp() -> set[int]:
+    """Return where the buffers of all models in DistributedDataParallel are: rank 0 gives them to the others.
+
+    It does so before the next forward pass, so those of rank 0 are the state. A script may save a model that
+    it wraps later, so they are looked for; this happens only where buffers differ.
+    """
+    wrapped = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    return {
+        buffer.data_ptr() for each in wrapped if each.broadcast_buffers for buffer in each.module.buffers()
+    }
+
+
+encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Description | str).decode
+decode_prints = msgspec.msgpack.Decoder(list[int]).decode
+decode_names = msgspec.msgpack.Decoder(list[str]).decode
