@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from elasticjob.api.rpc.address import parts
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import SLAB, Damaged, Head, Tensor
+from elasticjob.trainer.checkpoint.rest import printed
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 
 PATIENCE: Final = 10.0  # seconds that another node may be silent
@@ -128,7 +129,7 @@ class InStorage:
         step, file = self._manifest.step, self._manifest.parts[number]
         if self._manifest.index is not None:
             block = memoryview(self._storage.read(step, file, 0, file.size + 1))
-            if len(block) != file.size or zlib.crc32(part.encode(head_of(block))) != file.crc:
+            if len(block) != file.size or not is_as_written(block, file.crc):
                 raise Damaged(f"{file.name} of step {step} is not what was written")
             whole = [Slabs(each, 0, each.size) for each in self.heads[number].tensors]
             deque(by_ranges(lambda at, size: block[at : at + size], whole, file.name), 0)
@@ -154,6 +155,17 @@ class InStorage:
 def head_of(block: memoryview) -> Head:
     """Return the head of a block."""
     return part.head_of(lambda at, size: block[at : at + size])
+
+
+def is_as_written(block: memoryview, crc: int) -> bool:
+    """Whether the bytes of a part that belong to no piece are right; the others have checksums."""
+    head = head_of(block)
+    body = part.encode(head)
+    at = len(block) - len(body)
+    rest = bytes(block[: part.START]).rstrip(b"\0")
+    ends = [(each.at + each.size, -each.size % part.ALIGNED) for each in head.tensors]
+    pads = all(not any(block[end : end + pad]) for end, pad in ends)
+    return zlib.crc32(body) == crc and rest == part.first(body, at).rstrip(b"\0") and pads
 
 
 def slabs_in(block: memoryview, wanted: Sequence[Slabs]) -> Iterator[Slab]:
@@ -185,6 +197,6 @@ def by_ranges(
         for at, until, tensor, number in each[first : index + 1]:
             slab = found[at - begin : until - begin]
             if len(slab) != until - at or (tensor.crcs and zlib.crc32(slab) != tensor.crcs[number]):
-                raise Damaged(f"{tensor.name} in {of or 'memory'} is not what was written")
+                raise Damaged(f"{of or 'a part in memory'}: {printed(tensor.name)} is not what was written")
             yield Slab(tensor, number * tensor.rows, slab)
         first = index + 1

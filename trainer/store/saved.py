@@ -130,7 +130,8 @@ class Files:
             return self._earlier.read_checkpoint(number)
         with self._patient(number, 0):
             source = InStorage(self._storage, self._storage.manifest(number))
-            return Kept(number=number, positions=rest_of(source.heads[0]).positions)
+            with source.open(0):  # a part that is not there may be late
+                return Kept(number=number, positions=rest_of(source.heads[0]).positions)
 
     @contextmanager
     def _patient(self, number: int, part: int) -> Iterator[None]:

@@ -19,6 +19,7 @@ from elasticjob.trainer.checkpoint.part import Head
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.saved import Described, NoCheckpoint, Saved, found, read
+from elasticjob.trainer.torch.saving.named import by_name, names_of
 from elasticjob.trainer.torch.saving.tree import StateParts, tensor_in
 from tests.kit.commands import invoke
 
@@ -40,7 +41,8 @@ def saved(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
         model(torch.ones(4, 3, dtype=torch.bfloat16)).sum().backward()
         optimizer.step()
         keeper.save(step)
-    whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "notes": notes}
+    named = by_name(optimizer.state_dict(), optimizer, names_of({"model": model}))
+    whole = {"model": model.state_dict(), "optimizer": named, "notes": notes}
     return tmp_path / "run", whole
 
 
@@ -103,7 +105,7 @@ def test_json_has_the_same(saved: tuple[Path, dict[str, Any]]) -> None:
     assert told["state"]["notes"]["seen"] == [1, [2, "three"]]
 
 
-def test_a_changed_byte_is_found_by_verify_and_a_short_file_by_its_head(
+def test_a_changed_byte_and_a_short_file_are_found_by_verify(
     saved: tuple[Path, dict[str, Any]],
 ) -> None:
     place, _ = saved
@@ -117,7 +119,7 @@ def test_a_changed_byte_is_found_by_verify_and_a_short_file_by_its_head(
     assert "damaged: part-00000" in shown
     assert "\nstep 5\n" in shown  # the newest that can be used
     newest.write_bytes(content[:-5])
-    assert checkpoint("show", place)[0] == 1
+    assert checkpoint("show", place, "--verify")[0] == 1
 
 
 def test_two_trainings_in_one_place_are_told(saved: tuple[Path, dict[str, Any]]) -> None:
@@ -161,7 +163,7 @@ def part_of(place: Path) -> Path:
 
 
 def damaged(place: Path) -> Path:
-    part_of(place).write_bytes(part_of(place).read_bytes()[:-1])
+    part_of(place).write_bytes(part_of(place).read_bytes()[: part.START + 5])
     return place
 
 

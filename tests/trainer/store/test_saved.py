@@ -284,11 +284,11 @@ class Dying(Storage):
         self.left -= 1
 
 
-@pytest.mark.parametrize("left", [0, 1, 64, 127, 128, 129, 130, 131])
+@pytest.mark.parametrize("left", [0, 1, 64, 127, 128, 130, 131, 132, 133])
 def test_whoever_dies_when_a_checkpoint_that_counts_can_be_read(
     tmp_path: Path, saved: Path, left: int
 ) -> None:
-    """64 parts, each with two places to die, a manifest with two, and the removal of the oldest one."""
+    """64 parts, each with two places to die, an index and a manifest with two, and a removal."""
     folder, counting = tmp_path / "kept", 2
     files = Files(shutil.copytree(saved, folder))
     files._storage = dying = Dying(str(folder))
@@ -299,11 +299,11 @@ def test_whoever_dies_when_a_checkpoint_that_counts_can_be_read(
             files.keep(3)
         raise AssertionError
     except Killed:
-        assert counting == (3 if left > 129 else 2)
+        assert counting == (3 if left > 131 else 2)
     assert counts(folder, counting) == {float(counting)}
     after = Files(folder)
     newest = after.newest()
-    assert newest == kept(3 if left >= 129 else 2)
+    assert newest == kept(3 if left >= 131 else 2)
     assert counts(folder) == {float(newest.number)}
     assert save(after, 4, servers=3)
     after.keep(4)
