@@ -11,12 +11,11 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -24,8 +23,9 @@ from elasticjob.trainer.checkpoint import memory, newest, part, storage
 from elasticjob.trainer.checkpoint.agreement import Share
 from elasticjob.trainer.checkpoint.choice import Chosen
 from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
-from elasticjob.trainer.checkpoint.newest import Exchange, Places, Readers
+from elasticjob.trainer.checkpoint.opening import Exchange, Places, Readers
 from elasticjob.trainer.checkpoint.part import Head, Save, Shape
+from elasticjob.trainer.checkpoint.reading import Reading
 from elasticjob.trainer.checkpoint.sources import Source
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble
 from elasticjob.trainer.link.address import SLOT, NoMaster, way_from
@@ -35,17 +35,6 @@ log = logging.getLogger("elasticjob")
 
 MEMORY: Final = "memory://"
 """The place of checkpoints that are kept in the memory of nodes alone."""
-
-
-class Reading(NamedTuple):
-    """A checkpoint that is open: `Head.ended`, what returns its state, and the names that were wanted of it.
-
-    The state is asked for once all workers can read theirs.
-    """
-
-    ended: int
-    state: Callable[[], Any]
-    names: Collection[str]
 
 
 class StateParts(Protocol):
@@ -75,8 +64,8 @@ class Form(Protocol):
     def take(self, state: Any, ended: int = 0) -> StateParts:
         """Take a state apart."""
 
-    def reading(self, source: Source, rank: int, world: int, into: Any) -> AbstractContextManager[Reading]:
-        """Open a checkpoint for one of a `world` of workers; `into` says what it is to become."""
+    def reading(self, source: Source, rank: int, world: int, into: Any) -> Reading:
+        """Return how one of a `world` of workers reads a checkpoint; `into` says what it is to become."""
 
     def pin(self, block: memoryview) -> Callable[[], object]:
         """Prepare a mapped block for copies from a device; returns what undoes that."""
@@ -190,10 +179,10 @@ class Flash:
         )
         told = Readers(exchange, rank, readers(rank), self._tell_trouble, spares, pause)
 
-        def read(source: Source, world: int, opened: ExitStack) -> tuple[Callable[[], Any], Collection[str]]:
-            found = opened.enter_context(self._form.reading(source, rank, world, into))
+        def read(source: Source, world: int) -> Reading:
+            found = self._form.reading(source, rank, world, into)
             self.ended = found.ended
-            return found.state, found.names
+            return found
 
         found: tuple[Any, Chosen] | None = newest.load(places, told, read, self._patience)
         self._after = found[1].save.step if found else 0

@@ -12,24 +12,18 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from elasticjob.api.rpc.message import decode_as
-from elasticjob.trainer.checkpoint import memory, pieces
-from elasticjob.trainer.checkpoint.choice import Chosen, Offer, choose
+from elasticjob.trainer.checkpoint import memory
+from elasticjob.trainer.checkpoint.choice import Offer, choose
 from elasticjob.trainer.checkpoint.memory import Block
-from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
-from elasticjob.trainer.checkpoint.pieces import THIS
-from elasticjob.trainer.checkpoint.rest import printed
-from elasticjob.trainer.checkpoint.sources import InMemory, InStorage, Source
+from elasticjob.trainer.checkpoint.opening import Attempt, Knowledge, NotRead, Places, Read, Readers
+from elasticjob.trainer.checkpoint.part import Damaged, Newer, Save
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, mixture, printable
 
 log = logging.getLogger("elasticjob")
@@ -39,76 +33,6 @@ SECONDS: Final = 120.0
 LOOKING: Final = 64  # ranks that look into storage, one of each node: thousands at once would burden it
 LONGEST: Final = 15.0  # seconds between two looks
 T = TypeVar("T")
-Exchange = Callable[[bytes], list[bytes]]
-"""Returns what each worker gave, by rank; all workers call it at the same place."""
-Read = Callable[[Source, int, ExitStack], tuple[Callable[[], Any], Collection[str]]]
-"""Opens a checkpoint for one of so many workers, for as long as the stack.
-
-Returns what reads it once all workers could open theirs, and the names of its tensors that this
-worker has a place for.
-"""
-
-
-class Knowledge(msgspec.Struct, frozen=True):
-    """A worker's knowledge of checkpoints: what its node holds and serves, what it sees in storage.
-
-    `seen` is the newest step that was in storage when its node looked before.
-    """
-
-    offers: tuple[Offer, ...]
-    server: str
-    stored: tuple[tuple[Save, int], ...] = ()
-    aside: tuple[int, ...] = ()
-    trouble: str = ""
-    mixed: str = ""
-    seen: str = ""
-
-
-class Opened(msgspec.Struct, frozen=True):
-    """What a worker tells the others of a checkpoint: heads that it has, and for storage the manifest."""
-
-    heads: tuple[Head, ...] = ()
-    manifest: Manifest | None = None
-    damaged: str = ""
-    trouble: str = ""
-
-
-class ReadOutcome(msgspec.Struct, frozen=True):
-    """Why a worker cannot read a checkpoint: its bytes are wrong, it cannot be reached, or does not fit.
-
-    `spare` has for each name in it, by their order, whether this worker has no place for it; empty: it did
-    not look.
-    """
-
-    damaged: str = ""
-    trouble: str = ""
-    misfit: str = ""
-    spare: bytes = b""
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the checkpoints of one worker are: in the memory of its node, and in storage."""
-
-    where: str
-    storage: Storage | None
-    folder: Path | None
-    mark: str
-    server: str
-    token: str
-    first: bool  # of its node: it looks into storage for all
-
-
-@dataclass(frozen=True)
-class Readers:
-    """The workers that begin together, as one of them sees it."""
-
-    exchange: Exchange
-    rank: int
-    reads: bool  # needs the state itself
-    say: Callable[[str], None]  # tells what storage suffers from, "" when it is over
-    spares: Sequence[str] = ()  # patterns of names that a checkpoint has in vain
-    pause: Callable[[float], None] = time.sleep
 
 
 def load(places: Places, readers: Readers, read: Read, patience: float) -> Any:
@@ -181,16 +105,15 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     wrong = ""
     for chosen in choose([each.offers for each in told], stored):
         with ExitStack() as opened:
-            all_, found = _read(places, readers, chosen, mine, told, read, opened)
-            if not any(each.damaged or each.trouble for each in all_):
-                return (found() if found else None), chosen
-        damaged = next((each.damaged for each in all_ if each.damaged), "")
-        if chosen.holders:
-            wrong = damaged or next(each.trouble for each in all_ if each.trouble)
-            log.warning("step %d cannot be had from memory: %s", chosen.save.step, wrong)
-            continue
-        _raise_trouble([each.trouble for each in all_])
-        wrong = damaged
+            try:
+                return Attempt(places, readers, chosen, mine, told).read(read, opened)(), chosen
+            except NotRead as error:
+                wrong = error.damaged or error.trouble
+                if chosen.holders:
+                    log.warning("step %d cannot be had from memory: %s", chosen.save.step, wrong)
+                    continue
+                if error.trouble:
+                    raise Trouble(error.trouble) from error
         if readers.rank == 0 and places.storage:
             _set_aside(places.storage, chosen.save.step, wrong)
     aside = sorted({*(step for each in told for step in each.aside), *(save.step for save in stored)})
@@ -199,81 +122,6 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     if seen := next((each.seen for each in told if each.seen), ""):
         raise Trouble(f"step {seen} was in {printable(places.where)} before, and nothing is now")
     return None
-
-
-def _read(
-    places: Places,
-    readers: Readers,
-    chosen: Chosen,
-    mine: Sequence[Block],
-    told: Sequence[Knowledge],
-    read: Read,
-    opened: ExitStack,
-) -> tuple[Sequence[Opened | ReadOutcome], Callable[[], Any] | None]:
-    """Open a checkpoint; return what all met, and what reads it. ValueError if it does not fit."""
-    of = f"the checkpoint of step {chosen.save.step} in {printable(places.where)}"
-    own = _open(places, chosen, mine, readers.rank)
-    given = [_decode_opened(each) for each in readers.exchange(_encode_opened(own))]
-    if any(each.damaged or each.trouble for each in given):
-        return given, None
-    heads = sorted((head for each in given for head in each.heads), key=lambda each: each.part)
-    found, met = None, ReadOutcome()
-    names = sorted({tensor.name for head in heads for tensor in head.tensors})
-    try:
-        if chosen.holders:
-            pieces.check(heads)
-        if readers.reads:
-            manifest = next((each.manifest for each in given if each.manifest), None)
-            source = _source(places, chosen, mine, readers.rank, told, heads, manifest)
-            found, taken = read(source, len(told), opened)
-            met = ReadOutcome(spare=bytes(name not in taken for name in names))
-    except Damaged as error:
-        met = ReadOutcome(damaged=str(error))
-    except (OSError, Newer) as error:
-        met = ReadOutcome(trouble=str(error) or type(error).__name__)
-    except (ValueError, TypeError) as error:
-        met = ReadOutcome(misfit=str(error).replace(THIS, of, 1))
-    all_ = [decode_as(each, ReadOutcome) for each in readers.exchange(msgspec.json.encode(met))]
-    if misfit := next((each.misfit for each in all_ if each.misfit), ""):
-        raise ValueError(misfit)
-    looked = [each.spare for each in all_ if each.spare]
-    spare = [printed(name) for at, name in enumerate(names) if looked and all(each[at] for each in looked)]
-    if left := [each for each in spare if not any(fnmatchcase(each, one) for one in readers.spares)]:
-        raise ValueError(
-            f"{of} does not fit the state of the script: {pieces.listed(left)} only in the checkpoint; train "
-            "with the model of the checkpoint, give another folder, or allow it by --allow-missing PATTERN"
-        )
-    return all_, found
-
-
-def _open(places: Places, chosen: Chosen, mine: Sequence[Block], rank: int) -> Opened:
-    """Return what this worker tells of a checkpoint: rank 0 reads its index, if it is in storage."""
-    if chosen.holders:
-        here = {each.head.part: each.head for each in mine if each.head.save == chosen.save}
-        first = [number for number, ranks in enumerate(chosen.holders) if ranks[0] == rank]
-        if any(each not in here for each in first):
-            return Opened(damaged=f"step {chosen.save.step} is no more in the memory of rank {rank}")
-        return Opened(heads=tuple(here[each] for each in first))
-    if rank:
-        return Opened()
-    try:
-        if places.storage is None:
-            raise Trouble(f"{printable(places.where)} has no storage, and another worker's has")
-        manifest = places.storage.manifest(chosen.save.step)
-        if manifest.save != chosen.save:
-            raise Trouble(
-                f"{printable(places.where)} shows step {chosen.save.step} of round {manifest.round}, and to "
-                f"another worker that of round {chosen.save.round}"
-            )
-        return Opened(heads=tuple(places.storage.heads(manifest)), manifest=manifest)
-    except Damaged as error:
-        return Opened(damaged=str(error))
-    except (OSError, Newer) as error:
-        return Opened(trouble=str(error) or type(error).__name__)
-
-
-_encode_opened = msgspec.msgpack.Encoder().encode
-_decode_opened = msgspec.msgpack.Decoder(Opened).decode
 
 
 def no_more(where: str, aside: Sequence[int], wrong: str) -> str:
@@ -354,21 +202,3 @@ def _stored_in(storage: Storage) -> tuple[list[Manifest], list[int]]:
             _set_aside(storage, step, str(error))
             aside.append(step)
     return found, aside
-
-
-def _source(
-    places: Places,
-    chosen: Chosen,
-    mine: Sequence[Block],
-    rank: int,
-    told: Sequence[Knowledge],
-    heads: Sequence[Head],
-    manifest: Manifest | None,
-) -> Source:
-    if not chosen.holders:
-        if places.storage is None or manifest is None:
-            raise Trouble(f"{printable(places.where)} has no storage, and another worker's has")
-        return InStorage(places.storage, manifest, heads)
-    here = {each.head.part: each.path for each in mine if each.head.save == chosen.save}
-    servers = [told[holders[rank % len(holders)]].server for holders in chosen.holders]
-    return InMemory(places.mark, heads, here, servers, places.token)

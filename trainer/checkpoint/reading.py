@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Tensor
 from elasticjob.trainer.checkpoint.pieces import Box, box_of, by_name, choose, meet
@@ -22,6 +22,19 @@ class Copy(NamedTuple):
     slab: Slab
     shape: tuple[int, ...]
     found: Where
+
+
+class Reading(NamedTuple):
+    """How a worker reads a checkpoint: by a `plan`, which `fill` follows; then there is a `state`.
+
+    Filling may fail half-way, and then nobody goes on with it: another checkpoint fills all of it anew, or
+    the start fails. `ended` is as in `part.Head`.
+    """
+
+    ended: int
+    plan: Plan
+    fill: Callable[[Source], None]
+    state: Callable[[], Any]
 
 
 class Plan(NamedTuple):

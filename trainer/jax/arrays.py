@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,9 +12,9 @@ import numpy as np
 
 from elasticjob.trainer.checkpoint import arrays, part, reading, rest
 from elasticjob.trainer.checkpoint.agreement import Share
-from elasticjob.trainer.checkpoint.flash import Reading
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Shape
 from elasticjob.trainer.checkpoint.pieces import box_of
+from elasticjob.trainer.checkpoint.reading import Reading
 from elasticjob.trainer.checkpoint.sources import Source
 
 Bits = np.ndarray[Any, Any]
@@ -99,19 +98,19 @@ class Arrays:
         """Take a snapshot apart."""
         return StateParts(state, ended)
 
-    @contextmanager
-    def reading(self, source: Source, rank: int, world: int, into: None) -> Iterator[Reading]:
-        """Lend, for a `with` statement, a checkpoint that is read to arrays of its own."""
+    def reading(self, source: Source, rank: int, world: int, into: None) -> Reading:
+        """Return how a checkpoint is read to arrays. ValueError if another framework has made it."""
+        snapshot_of(source.heads[0], {})
         pieces = reading.wholes(source.heads)
         found = {name: np.empty(each.shape, jnp.dtype(each.dtype)) for name, each in pieces.items()}
-        wanted = {name: box_of(each) for name, each in pieces.items()}
-        for copy in reading.copies(source, reading.plan(source.heads, source, wanted, rank)):
-            kind = found[copy.name].dtype
-            found[copy.name][copy.target] = np.frombuffer(copy.slab.bytes_, kind).reshape(copy.shape)[
-                copy.found
-            ]
-        snapshot = snapshot_of(source.heads[0], found)
-        yield Reading(source.heads[0].ended, lambda: snapshot, found)
+        plan = reading.plan(source.heads, source, {name: box_of(each) for name, each in pieces.items()}, rank)
+
+        def fill(source: Source) -> None:
+            for copy in reading.copies(source, plan):
+                bits = np.frombuffer(copy.slab.bytes_, found[copy.name].dtype).reshape(copy.shape)
+                found[copy.name][copy.target] = bits[copy.found]
+
+        return Reading(source.heads[0].ended, plan, fill, lambda: snapshot_of(source.heads[0], found))
 
     def pin(self, block: memoryview) -> Callable[[], object]:
         """Leave a block as it is: JAX copies to the host by itself."""

@@ -31,7 +31,7 @@ from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.checkpoint.pieces import THIS
-from elasticjob.trainer.checkpoint.rest import pointer
+from elasticjob.trainer.checkpoint.rest import pointer, printed
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.link.worlds import channel_to
 from elasticjob.trainer.records.done import is_left_by_script
@@ -46,6 +46,7 @@ from elasticjob.trainer.torch.world.peers import gather
 
 log = logging.getLogger("elasticjob")
 
+LARGE, FEW = 1 << 16, 4  # bytes of a worker that are given by itself, if no more workers have so many
 OTHERS: Final = 1.0  # seconds until all workers of a job know that they are to end
 
 ALLOW_MISSING: Final = "ELASTICJOB_ALLOW_MISSING"
@@ -258,11 +259,12 @@ class Checkpoint:
         changes: list[str] = []
         for name, each in models_first:  # what does not fit another model, an optimizer does not fit either
             if name not in state:
-                log.warning("the checkpoint has no %s: what the script has made goes on", name)
+                what = "random numbers" if isinstance(each, RandomState) else name
+                log.warning("the checkpoint has no %s: what the script has made goes on", what)
                 continue
             mine, saved = inside(each), state[name][rank()] if isinstance(each, Local) else state[name]
             if isinstance(mine, Optimizer):
-                saved = by_number(saved, mine, names, of, self._allowed)
+                saved = by_number(saved, mine, names, self._allowed)
             elif isinstance(mine, nn.Module):
                 saved = {**left_alone(mine, saved, name, self._allowed), **saved}
             changes += restoring.load(f"state[{name!r}]", mine, saved, of, schedulers)
@@ -300,7 +302,12 @@ class Checkpoint:
                     "what is Local is of each worker alone, so start as many"
                 )
         insides = self._insides()
-        return targets(insides, tensors, names_of(insides), self._allowed)
+        names = names_of(insides)
+        found = targets(insides, tensors, names, self._allowed)
+        for name, each in insides.items():
+            if isinstance(each, Optimizer) and (saved := at(rest, name)) is not None:
+                by_number(saved, each, names, self._allowed, f"{THIS} does not fit state[{printed(name)!r}]")
+        return found
 
     def _may_miss(self, name: str) -> bool:
         return any(fnmatchcase(name, each) for each in self._allowed)
@@ -326,6 +333,16 @@ class Local:
     def load_state_dict(self, state: Any) -> None:
         """Load the state of the object."""
         restoring.load("Local", self.of, state, THIS)
+
+
+def at(rest: Any, name: str) -> Any:
+    """Return what a rest has at a JSON pointer of one or two keys, None if it has nothing there."""
+    for key in name.split("/"):
+        keys = {pointer("", each): each for each in rest}
+        rest = rest[keys[key]] if key in keys else None
+        if rest is None:
+            return None
+    return rest
 
 
 def inside(value: Any) -> Any:
@@ -367,7 +384,26 @@ def exchange(data: bytes) -> list[bytes]:
     """Return the `data` of every worker, by rank."""
     if not (dist.is_available() and dist.is_initialized()):
         return [data]
-    return gather(data, _all)
+    large = [at for at, each in enumerate(_all(torch.tensor([len(data)]))) if int(each) > LARGE]
+    if not 0 < len(large) <= FEW:
+        return gather(data, _all)
+    found = gather(b"" if rank() in large else data, _all)
+    for source in large:  # all to all would take the memory of as many as there are workers
+        found[source] = _given(data, source)
+    return found
+
+
+def _given(data: bytes, source: int) -> bytes:
+    """Return the data of one worker."""
+    device = "cpu" if "gloo" in dist.get_backend() else "cuda"
+    size = torch.tensor([len(data)], device=device)
+    dist.broadcast(size, source)
+    block = torch.zeros(int(size), dtype=torch.uint8)
+    if rank() == source:
+        block.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+    block = block.to(device)
+    dist.broadcast(block, source)
+    return block.cpu().numpy().tobytes()
 
 
 def _all(tensor: Tensor) -> list[Tensor]:

@@ -143,7 +143,7 @@ def test_an_older_checkpoint_is_loaded_if_the_newest_is_damaged(
     checkpoint.save(5)
     checkpoint.save(10)
     path = next(tmp_path.glob("step-000000010/part*"))
-    path.write_bytes(path.read_bytes()[:-5])
+    path.write_bytes(path.read_bytes()[:4100])
     assert training(tmp_path)[0].load() == 5
     assert "the checkpoint of step 10" in caplog.text
     path = next(tmp_path.glob("step-000000005/part*"))

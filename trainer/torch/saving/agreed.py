@@ -21,7 +21,7 @@ from elasticjob.trainer.checkpoint.agreement import (
     copies_of,
     piece_of,
 )
-from elasticjob.trainer.checkpoint.newest import Exchange
+from elasticjob.trainer.checkpoint.opening import Exchange
 from elasticjob.trainer.checkpoint.rest import PARAMETERS, REFERENCE, pointer
 from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.saving.tree import StateParts, local

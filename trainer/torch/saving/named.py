@@ -13,7 +13,7 @@ from typing import Any, Final
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from elasticjob.trainer.checkpoint.pieces import listed
+from elasticjob.trainer.checkpoint.pieces import THIS, listed
 from elasticjob.trainer.checkpoint.rest import GROUPS, PARAMETERS
 
 NAMES: Final = "param_names"
@@ -46,6 +46,11 @@ def parameters_of(optimizer: Optimizer) -> Iterable[Tensor]:
     return (each for group in optimizer.param_groups for each in group[PARAMETERS])
 
 
+def rest_of(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a group."""
+    return {key: each for key, each in group.items() if key not in (PARAMETERS, NAMES)}
+
+
 def by_name(saved: Mapping[str, Any], optimizer: Optimizer, names: Names) -> dict[str, Any]:
     """Return an optimizer's state dict by the names of its parameters."""
     keys = keys_of(optimizer, names)
@@ -66,7 +71,7 @@ def by_name(saved: Mapping[str, Any], optimizer: Optimizer, names: Names) -> dic
 
 
 def by_number(
-    saved: Mapping[str, Any], optimizer: Optimizer, names: Names, of: str, allowed: Sequence[str] = ()
+    saved: Mapping[str, Any], optimizer: Optimizer, names: Names, allowed: Sequence[str] = (), of: str = THIS
 ) -> Mapping[str, Any]:
     """Return the state dict for an optimizer from one by names. ValueError if that has not all parameters.
 
@@ -79,19 +84,29 @@ def by_number(
     lacking = [str(each) for each in keys if each not in known]
     if lacking := [each for each in lacking if not any(fnmatchcase(each, one) for one in allowed)]:
         raise ValueError(
-            f"{of} has no optimizer of {listed(lacking)}: train the parameters of the checkpoint"
+            f"{of}: it has nothing of {listed(lacking)}; train the parameters of the checkpoint, or give "
+            "another folder"
         )
-    groups, first = [], 0
-    for number, group in enumerate(optimizer.param_groups):
+    sizes = [
+        ", ".join(str(len(each[PARAMETERS])) for each in all_)
+        for all_ in (saved[GROUPS], optimizer.param_groups)
+    ]
+    misfit = ValueError(
+        f"{of}: it has groups of {sizes[0]} parameters there, and of {sizes[1]} here; make it as it was, or "
+        "give another folder"
+    )
+    groups, first, taken = [], 0, list[Any]()
+    for group in optimizer.param_groups:
         mine = keys[first : first + len(group[PARAMETERS])]
         theirs = [each for each in saved[GROUPS] if set(mine) & set(each[PARAMETERS])]
         if len(theirs) > 1:
-            raise ValueError(
-                f"{of} has the parameters of group {number} in {len(theirs)} groups with other arguments: "
-                "make the groups as they were"
-            )
+            raise misfit
         numbers = list(range(first, first + len(mine)))
-        there = theirs[0] if theirs else {key: each for key, each in group.items() if key != PARAMETERS}
+        there = theirs[0] if theirs else rest_of(group)
+        for other, used in enumerate(taken):
+            if theirs and used is theirs[0] and rest_of(optimizer.param_groups[other]) != rest_of(group):
+                raise misfit
+        taken.append(theirs[0] if theirs else None)
         own = {NAMES: group[NAMES]} if NAMES in group else {}
         groups.append({**there, **own, PARAMETERS: numbers})
         first += len(mine)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,16 +10,14 @@ from torch import Tensor
 
 from elasticjob.trainer.checkpoint import part, reading, rest
 from elasticjob.trainer.checkpoint.agreement import Share
-from elasticjob.trainer.checkpoint.flash import Reading
-from elasticjob.trainer.checkpoint.reading import Plan
-from elasticjob.trainer.checkpoint.sources import Slabs, Source
+from elasticjob.trainer.checkpoint.reading import Plan, Reading
+from elasticjob.trainer.checkpoint.sources import Source
 from elasticjob.trainer.torch.saving.pinned import pin
 from elasticjob.trainer.torch.saving.tree import (
     ABSENT,
     StateParts,
     decode,
     local,
-    tensor_in,
     together,
     view,
     wanted,
@@ -43,13 +40,8 @@ class Tensors:
         """Take a state apart."""
         return StateParts(state, ended=ended, agreed=self.agreed)
 
-    @contextmanager
-    def reading(self, source: Source, rank: int, world: int, into: Targets) -> Iterator[Reading]:
-        """Lend a checkpoint for a `with` statement.
-
-        What is in this node's memory is copied when all workers can read theirs; reading the rest may fail
-        half-way, and then nobody goes on with it: another one fills all of it anew, or the start fails.
-        """
+    def reading(self, source: Source, rank: int, world: int, into: Targets) -> Reading:
+        """Return what one of a `world` of workers reads of a checkpoint."""
         rests = reading.rests(source.heads, rank, world)
         if any(map(rest.is_plain, rests)):
             raise ValueError("the checkpoint was not made with torch: give another checkpoint folder")
@@ -57,29 +49,16 @@ class Tensors:
         targets: dict[str, Any] = into(rest_, list(reading.wholes(source.heads).values()))
         boxes = {name: wanted(name, each) for name, each in targets.items()}
         plan = reading.plan(source.heads, source, boxes, rank)
-        with ExitStack() as opened:
-            near = all(map(source.is_near, plan.parts))
-            for number in plan.parts if near else ():
-                check(opened.enter_context(source.open(number)), plan.parts[number])
-            if not near:
-                fill(targets, source, plan)
-
-            def state() -> Any:
-                if near:
-                    fill(targets, source, plan)
-                return together(rest_, lambda name: targets.get(name, ABSENT))
-
-            yield Reading(source.heads[0].ended, state, targets)
+        return Reading(
+            source.heads[0].ended,
+            plan,
+            lambda found: fill(targets, found, plan),
+            lambda: together(rest_, lambda name: targets.get(name, ABSENT)),
+        )
 
     def pin(self, block: memoryview) -> Callable[[], object]:
         """Pin a block for copies from a GPU."""
         return pin(block)
-
-
-def check(block: memoryview, all_: Iterable[Slabs]) -> None:
-    """Raise Damaged for what a block could not be read to: now, or never."""
-    for each in all_:
-        tensor_in(block, each.tensor)
 
 
 def fill(targets: Mapping[str, Tensor], source: Source, plan: Plan) -> None:
