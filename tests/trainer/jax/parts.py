@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from elasticjob.trainer.jax.step import mean_of, times
 from elasticjob.trainer.records.done import Done
 from elasticjob.trainer.records.sampler import Window
 from elasticjob.trainer.shards import Dataset
+from lab import archives
 
 
 def test_jax_has_the_private_parts_that_new_worlds_need() -> None:
@@ -204,6 +206,18 @@ def test_a_checkpoint_of_before_is_read_and_told(tmp_path: Path, caplog: pytest.
     other = State({"a": jnp.zeros(4), "steps": 0})
     with pytest.raises(ValueError, match="has 12 bytes of state/a, which is float32 4 here: train the same"):
         older.newest(tmp_path, dict(other.snapshot().leaves))
+
+
+@pytest.mark.parametrize(("name", "more"), [("jax", 16), ("npz", 0)])
+def test_checkpoints_of_earlier_versions_are_loaded(tmp_path: Path, name: str, more: int) -> None:
+    """Of four steps; those of `jax` added 4 to each number of `w` (test_samples.py tells which they are)."""
+    with tarfile.open(Path(__file__).parents[1] / "checkpoint" / "samples.tar.xz") as archive:
+        archives.unpack(archive, tmp_path)
+    start = {"w": jnp.zeros(4), "n": 0, "key": jax.random.key(0), "half": jnp.ones(3, jnp.bfloat16)}
+    elastic = Elastic(start, Dataset(name="numbers", size=8, epochs=3), batch=4, checkpoint=tmp_path / name)
+    assert next(elastic.steps()).number == 5
+    assert elastic.state["w"].tolist() == pytest.approx(np.linspace(-1, 1, 4) + more, abs=1e-6)
+    assert elastic.state["n"] == 4
 
 
 @pytest.mark.parametrize(
