@@ -14,13 +14,12 @@ from typing import Final
 
 import msgspec
 
-from elasticjob.trainer.checkpoint.part import Shape
+from elasticjob.trainer.checkpoint.part import SMALL, Shape
 from elasticjob.trainer.checkpoint.pieces import Box, listed, missing
 
 WAYS_OUT: Final = (
     "make it a DTensor, which says what each worker has, or give the object as Local(...), one for each"
 )
-SMALL: Final = 1 << 20  # bytes of a piece that is worth a file of its own
 Range = tuple[str, Box]
 
 
@@ -161,7 +160,7 @@ def _deal(parts: Mapping[int, Description]) -> dict[Range, int]:
             sizes[piece.range] = piece.size
     load, writers = dict.fromkeys(parts, 0), dict[Range, int]()
     for of in sorted(holders, key=lambda each: (len(holders[each]) > 1, -sizes[each], each)):
-        small = sizes[of] < SMALL  # these stay together: whoever reads one reads most of them
+        small = sizes[of] < SMALL
         writers[of] = holders[of][0] if small else min(holders[of], key=lambda at: (load[at], at))
         load[writers[of]] += sizes[of]
     return writers

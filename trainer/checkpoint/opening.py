@@ -6,7 +6,7 @@ Each stage ends by an exchange, so that all know of what one has met.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
 from elasticjob.trainer.checkpoint.pieces import THIS
 from elasticjob.trainer.checkpoint.reading import Reading
 from elasticjob.trainer.checkpoint.rest import printed
-from elasticjob.trainer.checkpoint.shared import Shared, tidy
+from elasticjob.trainer.checkpoint.shared import Key, Shared, keys_of, tidy
 from elasticjob.trainer.checkpoint.sources import InMemory, InStorage, Source, slabs_in
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble, printable
 
@@ -77,7 +77,8 @@ class Met(msgspec.Struct, frozen=True):
     """What a worker met in a stage: a checkpoint's bytes are wrong, it cannot be reached, or does not fit.
 
     It tells the `heads` that it has, for storage with the manifest; for each name in them, by their order,
-    whether it has a place for it (`takes`), and for each part whether it reads it (`needs`).
+    whether it has a place for it (`takes`), and for each part whether it reads its small
+    pieces, others, or both (`needs`: 1, 2, 3).
     """
 
     damaged: str = ""
@@ -188,7 +189,9 @@ class Attempt:
         found = read(source, len(self.told))
         plans.append((found, source))
         takes = bytes(name in found.plan.wanted for name in names_in(heads))
-        return Met(takes=takes, needs=bytes(each.part in found.plan.parts for each in heads))
+        keys = keys_of(found.plan)
+        needs = bytes(((each.part, True) in keys) + 2 * ((each.part, False) in keys) for each in heads)
+        return Met(takes=takes, needs=needs)
 
     def _check_names(self, heads: Sequence[Head], all_: Sequence[Met]) -> None:
         """Raise ValueError for tensors that no worker has a place for."""
@@ -223,14 +226,19 @@ class Attempt:
             return found.state()
         return None
 
-    def _sharers(self, all_: Sequence[Met]) -> dict[int, int]:
-        """Return how many workers of this node read a part, for each part that several do."""
+    def _sharers(self, all_: Sequence[Met]) -> Counter[Key]:
+        """Return how many workers of this node read the same, where several do."""
         mine = self.told[self.readers.rank].server
-        here = [
-            met.needs for met, each in zip(all_, self.told, strict=True) if each.server == mine and met.needs
-        ]
-        counts = [sum(each) for each in zip(*here, strict=True)]
-        return {part: count for part, count in enumerate(counts) if mine and count > 1}
+        pairs = zip(all_, self.told, strict=True)
+        needs = [met.needs for met, each in pairs if mine and each.server == mine]
+        counts = Counter(
+            (part, kind == 1)
+            for each in needs
+            for part, kinds in enumerate(each)
+            for kind in (1, 2)
+            if kinds & kind
+        )
+        return Counter({key: count for key, count in counts.items() if count > 1})
 
     def _here(self) -> dict[int, Block]:
         return {each.head.part: each for each in self.mine if each.head.save == self.chosen.save}

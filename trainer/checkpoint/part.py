@@ -23,6 +23,7 @@ MAGIC: Final = b"elasticjob part\n"
 VERSION: Final = 1
 START: Final = 4096
 ALIGNED: Final = 64
+SMALL: Final = 1 << 20  # bytes of a piece that stays together with others: who reads one reads most of them
 SLAB: Final = 1 << 22  # bytes of a piece that have a checksum together, but for longer rows
 LARGEST_HEAD: Final = 1 << 28
 OWN: Final = "give each training a folder of its own"

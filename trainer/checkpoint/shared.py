@@ -1,7 +1,7 @@
-"""Slabs that several workers of a node need: the first one reads them, all take them from this node's memory.
+"""What several workers of a node need of a part: the first one reads it, all take it from this node's memory.
 
-Each part has a file with the slabs that are there, and one that says which, under a lock: workers wait for
-each other's reads, and for nothing else. The last one to go through a part removes both.
+A part has small pieces, which stay together, and others. Each kind has a file, and one that says whether it
+is whole, under a lock: workers wait for each other's reads, and for nothing else. The last one removes both.
 """
 
 from __future__ import annotations
@@ -16,35 +16,60 @@ from typing import Final
 
 import msgspec
 
-from elasticjob.trainer.checkpoint.part import Head
-from elasticjob.trainer.checkpoint.sources import Slab, Slabs, Source
+from elasticjob.trainer.checkpoint.part import SMALL, Head
+from elasticjob.trainer.checkpoint.reading import Plan
+from elasticjob.trainer.checkpoint.sources import Slab, Slabs, Source, slabs_in
 
 NAME: Final = "read-"
+Key = tuple[int, bool]
+"""A part, and whether its small pieces are meant, or the others."""
 
 
 class There(msgspec.Struct):
-    """What is there of a part: the places of slabs, and how many workers have gone through it."""
+    """Whether all is there, and how many workers have gone through it."""
 
-    slabs: set[int] = msgspec.field(default_factory=set)
+    whole: bool = False
     gone: int = 0
 
 
-class Shared:
-    """A source of which parts are shared by so many workers of a node: `sharers`, by part."""
+def keys_of(plan: Plan) -> set[Key]:
+    """Return what a worker reads of which parts."""
+    return {(part, each.tensor.size < SMALL) for part, wanted in plan.parts.items() for each in wanted}
 
-    def __init__(self, source: Source, folder: Path | None, sharers: Mapping[int, int]) -> None:
+
+def groups(
+    head: Head, wanted: Sequence[Slabs], sharers: Mapping[Key, int]
+) -> Iterator[tuple[Key | None, list[Slabs], list[Slabs]]]:
+    """Yield what is read for all that share a key, and what this worker wants of it; then what is its alone."""
+    alone: list[Slabs] = []
+    for small in (True, False):
+        mine = [each for each in wanted if (each.tensor.size < SMALL) is small]
+        if mine and (head.part, small) in sharers:
+            all_ = [Slabs(each, 0, each.size) for each in head.tensors if (each.size < SMALL) is small]
+            yield (head.part, small), all_, mine
+        else:
+            alone += mine
+    if alone:
+        yield None, alone, alone
+
+
+class Shared:
+    """A source of which so many workers of a node share some parts."""
+
+    def __init__(self, source: Source, folder: Path | None, sharers: Mapping[Key, int]) -> None:
         self.heads: Sequence[Head] = source.heads
         self._source, self._folder = source, folder
-        self._sharers = sharers if folder is not None else {}
+        near = source.is_near
+        self._sharers = {key: n for key, n in sharers.items() if folder is not None and not near(key[0])}
         self._left = set(self._sharers)
 
     def __enter__(self) -> Shared:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave the parts that were not read, so that their files go."""
-        for number in sorted(self._left):
-            with self._part(number) as (_, left):
+        """Leave what was not read, so that its files go."""
+        for key in sorted(self._left):
+            with self._file(key) as (_, left):
                 left.gone += 1
 
     def is_near(self, number: int) -> bool:
@@ -57,29 +82,29 @@ class Shared:
 
     def read(self, number: int, wanted: Sequence[Slabs]) -> Iterator[Slab]:
         """Yield what is wanted of a part."""
-        if number not in self._left:
-            yield from self._source.read(number, wanted)
-            return
-        with self._part(number) as (fd, there):
-            for slab in self._source.read(number, without(wanted, there.slabs)):
-                place = slab.tensor.at + slab.row * slab.tensor.row
-                os.pwrite(fd, slab.bytes_, place)
-                there.slabs.add(place)
-            os.ftruncate(fd, max(1, os.fstat(fd).st_size))
-            mapped = memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_COPY))
-            self._left.discard(number)
+        head = next(each for each in self.heads if each.part == number)
+        for key, all_, mine in groups(head, wanted, self._sharers):
+            if key is None:
+                yield from self._source.read(number, all_)
+            else:
+                yield from slabs_in(self._together(key, all_), mine)
+
+    def _together(self, key: Key, all_: Sequence[Slabs]) -> memoryview:
+        """Return the bytes that all share, at their places in the part."""
+        with self._file(key) as (fd, there):
+            for slab in self._source.read(key[0], all_) if not there.whole else ():
+                os.pwrite(fd, slab.bytes_, slab.tensor.at + slab.row * slab.tensor.row)
+            there.whole = True
             there.gone += 1
-        for each in wanted:
-            tensor = each.tensor
-            for slab_number, at, until in each.each():
-                yield Slab(tensor, slab_number * tensor.rows, mapped[tensor.at + at : tensor.at + until])
+            self._left.discard(key)
+            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_COPY))
 
     @contextmanager
-    def _part(self, number: int) -> Iterator[tuple[int, There]]:
-        """Lend the file of a part, and what is in it, to one worker at a time."""
+    def _file(self, key: Key) -> Iterator[tuple[int, There]]:
+        """Lend a file, and what is in it, to one worker at a time."""
         assert self._folder is not None
-        save = self.heads[0].save
-        path = self._folder / f"{NAME}{save.step}-{save.round}-{number}"
+        save, (number, small) = self.heads[0].save, key
+        path = self._folder / f"{NAME}{save.step}-{save.round}-{number}-{small:d}"
         note = path.with_suffix(".there")
         fd = os.open(note, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         data = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -91,7 +116,7 @@ class Shared:
             encoded = msgspec.msgpack.encode(there)
             os.ftruncate(fd, 0)
             os.pwrite(fd, encoded, 0)
-            if there.gone >= self._sharers[number]:
+            if there.gone >= self._sharers[key]:
                 for each in (path, note):
                     with suppress(FileNotFoundError):
                         each.unlink()
@@ -104,13 +129,3 @@ def tidy(folder: Path) -> None:
     """Remove what readers have left that were killed."""
     for each in folder.glob(f"{NAME}*"):
         each.unlink(missing_ok=True)
-
-
-def without(wanted: Sequence[Slabs], there: set[int]) -> list[Slabs]:
-    """Return what is left of what is wanted, each slab by itself."""
-    return [
-        Slabs(each.tensor, at, until)
-        for each in wanted
-        for _, at, until in each.each()
-        if each.tensor.at + at not in there
-    ]

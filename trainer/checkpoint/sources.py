@@ -1,27 +1,29 @@
 """Where the pieces of one checkpoint are read from: this node's memory, another's, or storage.
 
 A source lends slabs of pieces (`part.Tensor.slabs`): those from storage have the checksums of the index. What
-is asked of a part is read by few requests, each of at most WINDOW bytes.
+is asked of a part is one stream of bytes, or two.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from elasticjob.api.rpc.address import parts
 from elasticjob.trainer.checkpoint import memory, part
-from elasticjob.trainer.checkpoint.part import SLAB, Damaged, Head, Tensor
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Tensor
 from elasticjob.trainer.checkpoint.rest import printed
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage
 
 PATIENCE: Final = 10.0  # seconds that another node may be silent
-WINDOW: Final = 1 << 26  # bytes that one request asks for
 
 
 class Slabs(NamedTuple):
@@ -44,6 +46,19 @@ class Slab(NamedTuple):
     tensor: Tensor
     row: int
     bytes_: memoryview
+
+
+class Place(NamedTuple):
+    """The bytes of a slab in a part."""
+
+    begin: int
+    end: int
+    tensor: Tensor
+    number: int
+
+
+Stream = Callable[[int, int], AbstractContextManager[Callable[[int], bytes]]]
+"""Lends what reads so many bytes of a part on, from a place that is given with the size of it all."""
 
 
 class Source(Protocol):
@@ -90,10 +105,11 @@ class InMemory:
             with self.open(number) as block:
                 yield from slabs_in(block, wanted)
         else:
-            yield from by_ranges(lambda at, size: self._fetch(number, at, size), wanted)
+            yield from by_ranges(lambda at, size: self._stream(number, at, size), wanted)
 
-    def _fetch(self, number: int, at: int, size: int) -> bytes:
-        """Return bytes of a part from the node that has it."""
+    @contextmanager
+    def _stream(self, number: int, at: int, size: int) -> Iterator[Callable[[int], bytes]]:
+        """Lend what reads bytes of a part from the node that has it."""
         server = self._servers[number]
         host, port = parts(server)
         connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
@@ -105,7 +121,7 @@ class InMemory:
                 raise Damaged(
                     f"{server} has no part {number} of step {self._save.step} (HTTP {answer.status})"
                 )
-            return answer.read()
+            yield answer.read
         except http.client.HTTPException as error:
             raise Damaged(f"{server} broke off: {error!r}") from error
         finally:
@@ -132,7 +148,7 @@ class InStorage:
             if len(block) != file.size or not is_as_written(block, file.crc):
                 raise Damaged(f"{file.name} of step {step} is not what was written")
             whole = [Slabs(each, 0, each.size) for each in self.heads[number].tensors]
-            deque(by_ranges(lambda at, size: block[at : at + size], whole, file.name), 0)
+            deque(by_ranges(lambda at, _: nullcontext(io.BytesIO(block[at:]).read), whole, file.name), 0)
             yield block
             return
         block, at = memoryview(bytearray(file.size)), 0
@@ -149,7 +165,7 @@ class InStorage:
                 yield from slabs_in(block, wanted)
             return
         step, file = self._manifest.step, self._manifest.parts[number]
-        yield from by_ranges(lambda at, size: self._storage.read(step, file, at, size), wanted, file.name)
+        yield from by_ranges(partial(self._storage.stream, step, file), wanted, file.name)
 
 
 def head_of(block: memoryview) -> Head:
@@ -178,25 +194,42 @@ def slabs_in(block: memoryview, wanted: Sequence[Slabs]) -> Iterator[Slab]:
             yield Slab(tensor, number * tensor.rows, block[tensor.at + at : tensor.at + until])
 
 
-def by_ranges(
-    read: Callable[[int, int], bytes | memoryview], wanted: Sequence[Slabs], of: str = ""
-) -> Iterator[Slab]:
-    """Yield slabs, read by requests for what is side by side, or nearly. Damaged for a wrong checksum."""
-    each = [
-        (slabs.tensor.at + at, slabs.tensor.at + until, slabs.tensor, number)
-        for slabs in sorted(wanted, key=lambda one: one.tensor.at)
+def by_ranges(stream: Stream, wanted: Sequence[Slabs], of: str = "") -> Iterator[Slab]:
+    """Yield slabs, read by at most two requests. Damaged for a wrong checksum."""
+    for span in spans(wanted):
+        begin, end = span[0].begin, span[-1].end
+        with stream(begin, end - begin) as read:
+            for each in span:
+                while begin < each.begin:
+                    begin += len(taken(read, min(part.SLAB, each.begin - begin), of))
+                found = taken(read, each.end - each.begin, of)
+                begin, crcs = each.end, each.tensor.crcs
+                if crcs and zlib.crc32(found) != crcs[each.number]:
+                    raise Damaged(f"{of or 'a part'}: {printed(each.tensor.name)} is not what was written")
+                yield Slab(each.tensor, each.number * each.tensor.rows, memoryview(found))
+
+
+def spans(wanted: Sequence[Slabs]) -> list[list[Place]]:
+    """Return the slabs of a part by their bytes, in two where the widest gap is worth a request."""
+    places = [
+        Place(slabs.tensor.at + at, slabs.tensor.at + until, slabs.tensor, number)
+        for slabs in sorted(wanted, key=lambda each: each.tensor.at)
         for number, at, until in slabs.each()
     ]
-    first = 0
-    for index, (_, end, _, _) in enumerate(each):
-        after = each[index + 1] if index + 1 < len(each) else None
-        if after is not None and after[0] <= end + SLAB and after[1] <= each[first][0] + WINDOW:
-            continue
-        begin = each[first][0]
-        found = memoryview(bytearray(read(begin, end - begin)))  # torch wants what it could write to
-        for at, until, tensor, number in each[first : index + 1]:
-            slab = found[at - begin : until - begin]
-            if len(slab) != until - at or (tensor.crcs and zlib.crc32(slab) != tensor.crcs[number]):
-                raise Damaged(f"{of or 'a part in memory'}: {printed(tensor.name)} is not what was written")
-            yield Slab(tensor, number * tensor.rows, slab)
-        first = index + 1
+    gaps = [(after.begin - before.end, at) for at, (before, after) in enumerate(pairwise(places), 1)]
+    widest, at = max(gaps, default=(0, 0))
+    if widest > part.SLAB:
+        return [places[:at], places[at:]]
+    return [places] if places else []
+
+
+def taken(read: Callable[[int], bytes], size: int, of: str) -> bytearray:
+    """Return so many bytes of a stream. Damaged if there are fewer."""
+    found = bytearray(size)  # torch wants memory that it could write to
+    at = 0
+    while at < size and (chunk := read(size - at)):
+        found[at : at + len(chunk)] = chunk
+        at += len(chunk)
+    if at < size:
+        raise Damaged(f"{of or 'a part'} ends {size - at} bytes before it should")
+    return found

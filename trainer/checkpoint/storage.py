@@ -21,7 +21,7 @@ import re
 import secrets
 import stat
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
@@ -34,7 +34,7 @@ from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import pieces
-from elasticjob.trainer.checkpoint.part import ALIGNED, OWN, START, Damaged, Head, Newer, Save, Tensor
+from elasticjob.trainer.checkpoint.part import ALIGNED, OWN, SMALL, START, Damaged, Head, Newer, Save, Tensor
 
 log = logging.getLogger("elasticjob.checkpoint")
 
@@ -46,6 +46,7 @@ FORMAT: Final = 2
 LARGEST_INDEX: Final = 1 << 31
 UNKNOWN: Final = -1  # the step after which a run began
 CHUNK: Final = 1 << 22  # bytes that are written or read at once
+WINDOW: Final = 1 << 26  # bytes that one request asks an object store for
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -265,6 +266,18 @@ class Storage:
             found: bytes = self._files.cat_file(path, at, at + size)
         return found
 
+    @contextmanager
+    def stream(self, step: int, part: Part, at: int, size: int) -> Iterator[Callable[[int], bytes]]:
+        """Lend what reads some bytes of a part, unchecked: one opening of a file, or a request per WINDOW."""
+        path = f"{self._folder(step)}/{part.name}"
+        with self._reaching(path):
+            if not self._local:
+                yield Window(self._files, path, at, at + size).read
+                return
+            with open(path, "rb", buffering=0) as file:
+                file.seek(at)
+                yield file.read
+
     def set_aside(self, step: int, why: str) -> None:
         """Make a damaged checkpoint not count any more; its files stay for whoever wants to look."""
         folder = self._folder(step)
@@ -350,6 +363,23 @@ class Storage:
             raise Trouble(printable(f"{path}: {reason}")) from error
 
 
+class Window:
+    """Reads a file of an object store on, from one place to another, by requests of WINDOW bytes."""
+
+    def __init__(self, files: Any, path: str, at: int, end: int) -> None:
+        self._files, self._path, self._at, self._end = files, path, at, end
+        self._left = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """Return at most so many bytes, none at the end."""
+        if not self._left and self._at < self._end:
+            until = min(self._at + WINDOW, self._end)
+            self._left = memoryview(self._files.cat_file(self._path, self._at, until))
+            self._at = until
+        found, self._left = self._left[:size], self._left[size:]
+        return bytes(found)
+
+
 def newest_of(found: Sequence[Manifest], run: str) -> int:
     """Return the newest step of a run, UNKNOWN if there is none."""
     return max((each.step for each in found if each.by == run), default=UNKNOWN)
@@ -384,7 +414,7 @@ def stored_form(block: memoryview) -> tuple[Head, list[memoryview], bytes, int]:
     """Return a block as storage has it: head with checksums, the bytes before that, it encoded, its place."""
     head = blocks.head_of(lambda at, size: block[at : at + size])
     mine = range(len(head.tensors)) if head.writes is None else head.writes
-    chosen = [head.tensors[each] for each in mine]
+    chosen = sorted((head.tensors[each] for each in mine), key=lambda each: each.size >= SMALL)
     at, placed, bytes_ = START, list[Tensor](), list[memoryview]()
     for each in chosen:
         piece = block[each.at : each.at + each.size]

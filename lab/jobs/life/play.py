@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import tempfile
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from elasticjob.trainer.checkpoint.sources import InStorage, Slabs
 from elasticjob.trainer.checkpoint.storage import Storage
 from lab.jobs.life import trainings
 from lab.jobs.life.cases import Case, Place, Stop, drawn, training_of
@@ -159,9 +161,9 @@ def stored(place: Path) -> Stored:
     storage, newest = Storage(str(place)), 0
     for step in storage.steps():
         with suppress(Exception):  # damaged in whatever way
-            for part in storage.manifest(step).parts:
-                for _ in storage.chunks(step, part):
-                    pass
+            source = InStorage(storage, storage.manifest(step))
+            for head in source.heads:
+                deque(source.read(head.part, [Slabs(each, 0, each.size) for each in head.tensors]), 0)
             newest = max(newest, step)
     return Stored(newest, any(place.glob("step-*/manifest.json*")))
 
