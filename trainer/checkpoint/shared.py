@@ -40,7 +40,7 @@ def keys_of(plan: Plan) -> set[Key]:
 def groups(
     head: Head, wanted: Sequence[Slabs], sharers: Mapping[Key, int]
 ) -> Iterator[tuple[Key | None, list[Slabs], list[Slabs]]]:
-    """Yield what is read for all that share a key, and what this worker wants of it; then what is its alone."""
+    """Yield what is read for all that share a key, and what this worker wants of it; then the rest."""
     alone: list[Slabs] = []
     for small in (True, False):
         mine = [each for each in wanted if (each.tensor.size < SMALL) is small]

@@ -1,6 +1,6 @@
 """Checkpoints of one layout read as another: bytes, requests and memory, by the code of trainings.
 
-    python -m benchmarks.layouts
+    python -m benchmarks.training.layouts
 
 The state is that of a transformer and AdamW, divided by fully_shard. Parts are streams of zeros with the
 checksums of zeros. What several workers of a node need one of them reads.
