@@ -4,6 +4,7 @@
     <where>/step-000001000/index.r3.1f00c9aa                   what is where in the parts: all of their heads
     <where>/step-000001000/manifest.json                       written last: with it the checkpoint exists
     <where>/step-000001000/manifest.json.damaged               it was read, and is damaged
+    <where>/step-000001000/pin-1764547200-5c0d19e2             somebody reads it: it stays until then
 
 Whatever is there without a manifest does not count. `where` is a path, or a URL that fsspec knows. A part's
 name ends with a checksum: another content never overwrites it. Each slab of a piece has one, in the heads;
@@ -20,6 +21,7 @@ import os
 import re
 import secrets
 import stat
+import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +42,8 @@ log = logging.getLogger("elasticjob.checkpoint")
 
 STEP: Final = re.compile(r"step-(\d{9,})")
 PART: Final = re.compile(r"(?:part-\d{5,}-of-\d{5,}|index)\.r(\d+)(?:\.[0-9a-f]{8})?")
+PIN: Final = re.compile(r"pin-(\d{1,12})-[0-9a-f]{8}")
+PINNED: Final = 600  # seconds
 MANIFEST: Final = "manifest.json"
 ASIDE: Final = f"{MANIFEST}.damaged"
 FORMAT: Final = 2
@@ -100,8 +104,9 @@ class Storage:
     made absolute once: scripts change their directory, and agents have another.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, clock: Callable[[], float] = time.time) -> None:
         self._files, self._root = _open(where)
+        self._clock = clock
         self._local = "file" in _protocols(self._files)
         self.where = self._root if self._local else where
         if self._local:
@@ -278,6 +283,18 @@ class Storage:
                 file.seek(at)
                 yield file.read
 
+    @contextmanager
+    def pinned(self, step: int) -> Iterator[None]:
+        """Keep a checkpoint from being removed while it is read, for ten minutes, if that can be written."""
+        path = f"{self._folder(step)}/pin-{int(self._clock()) + PINNED}-{secrets.token_hex(4)}"
+        with suppress(Trouble), self._reaching(path):
+            self._write(path, [memoryview(b"pin")])
+        try:
+            yield
+        finally:
+            with suppress(Trouble), self._reaching(path), suppress(FileNotFoundError):
+                self._files.rm_file(path)
+
     def set_aside(self, step: int, why: str) -> None:
         """Make a damaged checkpoint not count any more; its files stay for whoever wants to look."""
         folder = self._folder(step)
@@ -310,9 +327,13 @@ class Storage:
                 self._remove(each)
 
     def _remove(self, step: int) -> None:
-        """Remove a checkpoint, its manifest first; not what was set aside."""
+        """Remove a checkpoint, its manifest first; not what was set aside, or is read now."""
         folder = self._folder(step)
-        aside = ASIDE in self._names(folder)
+        names = self._names(folder)
+        aside = ASIDE in names
+        pins = filter(None, map(PIN.fullmatch, names))
+        if any(self._clock() < int(each[1]) <= self._clock() + PINNED for each in pins):
+            return
         with suppress(FileNotFoundError):
             self._files.rm_file(f"{folder}/{MANIFEST}")
         if not aside:

@@ -83,7 +83,7 @@ class Saved:
     """One checkpoint in storage; its heads are read at once, its tensors later."""
 
     def __init__(self, storage: Storage, manifest: Manifest) -> None:
-        self.manifest = manifest
+        self.manifest, self._storage = manifest, storage
         self._source = InStorage(storage, manifest)
         self.heads = self._source.heads
         self._rest = rest.merged([decode(each) for each in reading.rests(self.heads, 0, 0)])
@@ -103,7 +103,8 @@ class Saved:
             name: view(room(each.size)[: each.size], each.dtype, each.shape) for name, each in shapes.items()
         }
         boxes = {name: ((0,) * len(each.shape), each.shape) for name, each in shapes.items()}
-        fill(tensors, self._source, reading.plan(self.heads, self._source, boxes, 0))
+        with self._storage.pinned(self.manifest.step):
+            fill(tensors, self._source, reading.plan(self.heads, self._source, boxes, 0))
         return together(self._rest, tensors.__getitem__)
 
     def verify(self) -> None:

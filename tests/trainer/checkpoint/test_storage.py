@@ -56,6 +56,22 @@ def test_the_newest_ones_are_kept(tmp_path: Path, where: str) -> None:
     assert read(place, 15) == bytes([15]) * SIZE * 2
 
 
+def test_what_is_read_stays_for_ten_minutes_at_most(tmp_path: Path) -> None:
+    now = [1000.0]
+    place = Storage(str(tmp_path), lambda: now[0])
+    save(place, 1)
+    with place.pinned(1):
+        save(place, 2, keep=1)
+        assert place.steps() == [1, 2]
+        now[0] += 601
+        save(place, 3, keep=1)
+        assert place.steps() == [3]
+    with place.pinned(3):
+        pass
+    save(place, 4, keep=1)
+    assert place.steps() == [4]
+
+
 def test_nothing_is_there_before_the_first_save(tmp_path: Path) -> None:
     assert Storage(str(tmp_path / "absent")).steps() == []
 
