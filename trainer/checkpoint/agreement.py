@@ -45,10 +45,11 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What a worker has: its pieces, and a digest of the form of all that is no tensor."""
+    """What a worker has: its pieces, the form of all that is no tensor; its node, "" if not known."""
 
     pieces: tuple[Piece, ...]
     form: str
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Share:
     """Which part of a state a worker has, and what of it it writes to storage.
 
     Of the workers with the same part one `keeps` it in storage. `writes` has the places of the tensors that
-    it writes, None for all. Its rest, all but tensors, is that of part `like`; `ranks` have this part.
+    it writes, None for all. Its rest, all but tensors, is that of part `like`; `ranks` have this part, all of them
+    on one node if it is `alone`.
     """
 
     part: int = 0
@@ -65,6 +67,7 @@ class Share:
     writes: tuple[int, ...] | None = None
     like: int = 0
     ranks: tuple[int, ...] = ()
+    alone: bool = True
 
 
 class Refused(ValueError):
@@ -97,7 +100,8 @@ def agree(told: Sequence[Description]) -> list[Share]:
         )
         for rank in ranks:
             like, keeps = forms[told[ranks[0]].form], rank == ranks[0]
-            shares[rank] = Share(number, len(parts), keeps, writes, like, tuple(ranks))
+            alone = len({told[each].node for each in ranks}) == 1
+            shares[rank] = Share(number, len(parts), keeps, writes, like, tuple(ranks), alone)
     return [shares[rank] for rank in range(len(told))]
 
 

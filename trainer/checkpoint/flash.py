@@ -224,6 +224,7 @@ class Flash:
             where=os.fsencode(self._where) if self._storage else b"",
             keep=self._keep,
             after=self._after,
+            alone=place.alone,
         )
 
     def _write_by_itself(self, to: Storage, taken: StateParts, save: Save, place: Share) -> None:

@@ -90,7 +90,7 @@ class Copied(Line, frozen=True, tag="copied"):
     which it keeps the newest `keep`; without, only when the job is stopped. It never does unless this worker
     `keeps`: others have the same. With a `name` the worker has written the part there by itself, as a file of
     that name, size and CRC-32: memory had no room for a block. The run began `after` a step in that place, 0
-    being anew, -1 where the worker does not know.
+    being anew, -1 where the worker does not know. It is `alone` if no other node has this part by itself.
     """
 
     block: str
@@ -106,6 +106,7 @@ class Copied(Line, frozen=True, tag="copied"):
     size: int = 0
     crc: int = 0
     after: int = -1
+    alone: bool = True
 
 
 class Hampered(Line, frozen=True, tag="hampered"):

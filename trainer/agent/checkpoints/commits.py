@@ -119,7 +119,7 @@ class Keeper:
         self.kept = structs.replace(self.kept, in_memory=newest, memory_alone=not message.where)
         if message.persist:
             self._want(message)
-        if message.parts > 1 and (self._giving is None or self._giving.done()):
+        if message.parts > 1 and message.alone and (self._giving is None or self._giving.done()):
             self._giving = asyncio.get_running_loop().create_task(self._give())
 
     async def finish(self, within: float) -> str:
@@ -355,7 +355,7 @@ class Keeper:
     async def _give(self) -> None:
         """Give the newest blocks of this node's workers to the next node of the world, until it has them."""
         given: dict[str, Copied] = {}
-        while todo := [each for name, each in self._newest.items() if given.get(name) != each]:
+        while todo := [each for name, each in self._newest.items() if each.alone and given.get(name) != each]:
             world = self._world()
             to = next_to(world, self._node) if world else None
             if to is None or not to.files:

@@ -37,9 +37,11 @@ class Agreed(Tensors):
     The tensors of the names in `own` are not compared: a worker has them beside what is no tensor.
     """
 
-    def __init__(self, exchange: Exchange, rank: Callable[[], int], own: Collection[str] = ()) -> None:
+    def __init__(
+        self, exchange: Exchange, rank: Callable[[], int], own: Collection[str] = (), node: str = ""
+    ) -> None:
         super().__init__()
-        self._rank = rank
+        self._rank, self._node = rank, node
         self._exchange, self._own = exchange, tuple(f"{each}/" for each in own)
         self._known: Description | None = None
         self._writes: frozenset[str] = frozenset()
@@ -87,7 +89,7 @@ class Agreed(Tensors):
 
     def _describe(self, taken: StateParts) -> Description:
         pieces = tuple(piece_of(each) for each in taken.shapes() if not self._is_own(each.name))
-        return Description(pieces, repr(form_of(taken.rest, self._own)))
+        return Description(pieces, repr(form_of(taken.rest, self._own)), self._node)
 
     def _is_own(self, name: str) -> bool:
         return name.startswith(self._own) if self._own else False

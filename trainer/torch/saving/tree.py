@@ -154,13 +154,13 @@ def box_here(name: str, tensor: Any) -> Box:
 
 
 def share_of(tensors: Mapping[str, Tensor], rank: int) -> Share:
-    """Return the share of a worker whose node has one mesh for all that is divided."""
+    """Return the share of a worker whose node has one mesh for all that is divided, as other nodes have."""
     split: Any = next((each for each in tensors.values() if is_distributed(each)), None)
     if split is None:
         return Share(keeps=rank == 0)
     here, parts = split.device_mesh.get_local_rank(0), split.device_mesh.size()
     writes = [at for at, each in enumerate(tensors.values()) if not here or is_divided(each)]
-    return Share(here, parts, writes=tuple(writes))
+    return Share(here, parts, writes=tuple(writes), alone=False)
 
 
 def is_divided(tensor: Tensor) -> bool:
