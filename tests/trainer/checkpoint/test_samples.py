@@ -2,7 +2,7 @@
 
 `values.json` has what they held: two steps of `training` by two workers, replicated, by fully_shard over two
 and over two of two × two, and by the version that joined names by `dots`; four steps of `Elastic`, replicated
-and over node_mesh(), and of JAX's (`npz`: by the version that wrote no types); the store's; those of loops.
+and over node_mesh(), and of JAX's; the store's; those of loops of others.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import ExponentialLR
 
 from elasticjob.trainer import store
@@ -44,9 +43,9 @@ def flat(value: Any, name: str = "") -> dict[str, str]:
         value = dict(enumerate(value))
     if isinstance(value, dict) and value:
         return {at: of for key, each in value.items() for at, of in flat(each, f"{name}/{key}").items()}
-    if not isinstance(value, Tensor):
+    if not isinstance(value, torch.Tensor):
         return {name: str(value)}
-    whole = value.full_tensor() if isinstance(value, DTensor) else value
+    whole = getattr(value, "full_tensor", lambda: value)()
     bits = bytes(whole.detach().contiguous().view(-1).view(torch.uint8).tolist())
     return {name: f"{whole.dtype} {[*whole.shape]} {zlib.crc32(bits):08x}"}
 
