@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws damages check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared alerts chaos chaos-queue queues chaos-training life drains soak clean
+.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws damages check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared alerts chaos chaos-queue queues chaos-training life drains shardings soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -166,6 +166,9 @@ queues: $(DEV) # a thousand stories of jobs in queues, in virtual time (a quarte
 
 chaos-training: $(DEV) # 300 kills in one training and 200 around a store, each record counts once; 60 around saves; 10 stories whose goodput adds up (half an hour)
 	$(TIMED) $(BIN)/python -m lab chaos --jobs lineage,store,sharded,account $(FLAGS)
+
+shardings: $(DEV) # 500 random meshes, models and kills: what is loaded is what was saved, or is refused before the first step (an hour; FLAGS=--help)
+	$(TIMED) $(BIN)/python -m lab.shardings $(FLAGS)
 
 life: $(STORIES) # twelve kinds of trainings in ordinary trouble (half an hour; FLAGS="--minutes 5 --seed 3")
 	$(TIMED) $(BIN)/python -m lab chaos --jobs life $(FLAGS)
