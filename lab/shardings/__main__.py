@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import time
 from collections import Counter
 
 import torch
@@ -26,13 +25,12 @@ def main() -> int:
     given = parser.parse_args()
     end_on_sigterm()
     torch.set_num_threads(1)
-    numbers = range(given.first, given.first + given.cases)
-    cases = [*map(Case, given.only)] if given.only else [draw(given.seed, number) for number in numbers]
+    drawn = (draw(given.seed, given.first + number) for number in range(given.cases))
+    cases = map(Case, given.only) if given.only else drawn
     ways, said = Counter[tuple[str, str]](), Counter[str]()
     for number, case in enumerate(cases, given.first):
-        began = time.monotonic()
         way, sentence = play(case)
-        print(f"{number:4} {time.monotonic() - began:4.1f} s  {way:8} {case.text}  {sentence}", flush=True)
+        print(f"{number:4} {way:8} {case.text}  {sentence}", flush=True)
         ways[" × ".join(sizes(case.layouts[0])), way] += 1
         said[re.sub(r"\S*/\S*|\d+", "…", sentence)] += 1
     columns = sorted({way for _, way in ways})

@@ -12,18 +12,17 @@ pp2.fsdp2 pp3.fsdp2 pp2.tp2 pp2.sp2 pp2.fsdp2.tp2 pp2.rep2.fsdp2 ep2 ep4 fsdp2.e
 pp2.fsdp2.ep2 cp2.fsdp2 rep2.cp2 cp2.fsdp2.tp2 megatron2 megatron3 zero2 zero3"""
 APART: Final = frozenset({"megatron", "zero"})
 """Their workers have other plain tensors of the same names: refused, unless they are `Local`."""
+FREE: Final = "frozen buffers uneven bfloat16 scheduler random killed memory"
 UNABLE: Final = {
     "tied": "pp tp sp megatron",  # parallelize_module unties
     "lora": "sp megatron zero",  # adapters are plain: their gradients would be those of a chunk
     "experts": "tp sp megatron zero",
     "batchnorm": "rep fsdp ep cp tp sp megatron",
     "tiny": "tp sp megatron",  # torch's AdamW refuses what has fewer rows than workers
-    "two": "megatron zero",
-    "groups": "megatron zero",
+    "sgd": "sp",  # the momentum of a norm is a sum that torch has not made: refused after a step
+    **dict.fromkeys(("two", "groups"), "megatron zero"),
     "local": "one ddp fsdp rep tp sp pp ep cp",
-    **dict.fromkeys(
-        ["frozen", "buffers", "uneven", "bfloat16", "sgd", "scheduler", "random", "killed", "memory"], ""
-    ),
+    **dict.fromkeys(FREE.split(), ""),
 }
 """All words, and the dimensions that cannot have them."""
 ODDS: Final = {"memory": 0.2, "killed": 0.4, "local": 0.5, "experts": 0.5}
@@ -38,9 +37,8 @@ class Case:
 
     def is_refused(self, life: int) -> bool:
         """Whether a layout has to be refused; `Local` objects are those of the same layout alone."""
-        if "local" in self.words:
-            return life > 0 and self.layouts[life] != self.layouts[life - 1]
-        return not APART.isdisjoint(sizes(self.layouts[life]))
+        changed = self.layouts[life] != self.layouts[max(0, life - 1)]
+        return changed if "local" in self.words else not APART.isdisjoint(sizes(self.layouts[life]))
 
 
 def sizes(layout: str) -> dict[str, int]:

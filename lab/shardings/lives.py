@@ -6,7 +6,6 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from multiprocessing import connection, get_context
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Final
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from elasticjob.trainer.checkpoint.memory import FOLDER
 from elasticjob.trainer.link.address import SLOT
@@ -25,8 +23,7 @@ from lab.shardings.cases import Case, sizes
 from lab.shardings.models import Training
 
 EVERY: Final = 2
-SECONDS: Final = 60.0
-"""After which a life hangs; its collectives after a third of them."""
+SECONDS: Final = 120.0  # after which a life hangs; its collectives after a third of them
 
 
 class Wrong(Exception):
@@ -43,10 +40,6 @@ class Life:
         self.is_last = number == len(case.layouts) - 1
         self.begins = EVERY * (number + 1) if number else 0
         self.ends = EVERY * (number + (1 if self.is_last else 2)) + 1  # not saved
-
-    def saves(self) -> set[Path]:
-        """Return the files of all saves."""
-        return {path for path in self.root.glob("saved-*/**/*") if path.is_file()}
 
 
 def play(case: Case) -> tuple[str, str]:
@@ -66,12 +59,9 @@ def play(case: Case) -> tuple[str, str]:
 
 
 def run(life: Life) -> str:
-    """Fork the workers of a life, and wait for all; one that ends badly takes the others along.
-
-    Returns the sentence with which they were refused, if they had to be.
-    """
+    """Fork workers, and wait for all, or for one that ends badly; return why they were rightly refused."""
     life.folder.mkdir()
-    saved, deadline = life.saves(), time.monotonic() + SECONDS
+    saved, deadline = {*life.root.glob("saved-*/**/*")}, time.monotonic() + SECONDS
     workers = [get_context("fork").Process(target=live, args=(life, rank)) for rank in life.workers]
     for each in workers:
         each.start()
@@ -86,56 +76,51 @@ def run(life: Life) -> str:
             "unable": not life.case.is_refused(life.number),
             "late": not told[0].startswith("load"),
             "alone": len(told) < len(workers),
-            "written": life.saves() != saved,
+            "written": {*life.root.glob("saved-*/**/*")} != saved,
         }
         for way in (way for way, is_so in ways.items() if is_so):
             raise Wrong(way, told[0])
         return told[0]
     if not all((life.folder / f"{life.ends}-{rank}").exists() for rank in life.workers):
         logs = [path.read_text(errors="replace").strip() for path in life.folder.glob("log-*")]
-        cause = max(logs, key=lambda log: ("Traceback" in log) + ("Error" in log) - ("gloo" in log))
-        raise Wrong("hung" if time.monotonic() > deadline else "crashed", cause.rpartition("\n")[2])
+        cause = max(logs, key=lambda log: ("Error" in log) - ("gloo" in log)).rpartition("\n")[2]
+        raise Wrong("hung" if time.monotonic() > deadline else "crashed", cause)
     return ""
 
 
 def live(life: Life, rank: int) -> None:
-    """Be a worker."""
-    log, stage = os.open(life.folder / f"log-{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND), ""
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    """Be a worker: write down all state after each step, and why it was refused; end before the last save."""
+    training, stage = join(life, rank), "load"
+    where = "memory://" if "memory" in life.case.words else life.root / "saved-stored"
     try:
-        for stage in stages(life, rank):  # noqa: B007  # where it was refused
-            pass
+        for step in Checkpoint(where, training.state, every=EVERY, save_every=EVERY).steps(life.ends + EVERY):
+            if stage == "load":
+                torch.save(training.whole(), life.folder / f"{step - 1}-{rank}")
+            stage = f"step {step}"
+            training.step(step)
+            torch.save(training.whole(), life.folder / f"{step}-{rank}")
+            if step == life.ends and "killed" in life.case.words and not life.is_last:
+                dist.barrier()
+                training.step(step + 1, die=rank == len(life.case.words) % len(life.workers))
+            if step == life.ends:
+                os._exit(0)  # a loop that is left would be saved
     except ValueError as error:
         (life.folder / f"refused-{rank}").write_text(f"{stage}: {error}")
-    os._exit(0)
 
 
-def stages(life: Life, rank: int) -> Iterator[str]:
-    """Yield the name of what comes next: build, load, and each step."""
-    words, world, (ours, _agents) = life.case.words, len(life.workers), socket.socketpair()
-    agent: dict[str, object] = {FOLDER: life.root / "saved-memory", SLOT: rank, FD: ours.fileno()}
-    agent = agent | {ROUND: life.number + 1} if "memory" in words else {}
-    for name, value in {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, **agent}.items():
-        os.environ[name] = str(value)
+def join(life: Life, rank: int) -> Training:
+    """Set up what torchrun or an agent and a script do; return the training."""
+    log = os.open(life.folder / f"log-{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    world, (ours, _) = len(life.workers), (each.detach() for each in socket.socketpair())
+    agent = {FOLDER: life.root / "saved-memory", SLOT: rank, FD: ours, ROUND: life.number + 1}
+    given = {"RANK": rank, "WORLD_SIZE": world, **(agent if "memory" in life.case.words else {})}
+    os.environ |= {name: str(value) for name, value in given.items()}
     torch.use_deterministic_algorithms(True)  # fills uninitialised memory with NaN, too
-    yield "build"
-    meeting = f"file://{life.folder / 'store'}"
-    dist.init_process_group("gloo", meeting, timedelta(seconds=SECONDS / 3), world, rank)
-    training = Training(life.layout, words, life.number)
-    yield "load"
-    where = "memory://" if "memory" in words else life.root / "saved-stored"
-    checkpoint = Checkpoint(where, training.state, every=EVERY, save_every=EVERY)
-    begun = checkpoint.load()
-    torch.save(training.whole(), life.folder / f"{begun}-{rank}")
-    for step in range(begun + 1, life.ends + 1):
-        yield f"step {step}"
-        training.step(step)
-        checkpoint.save(step)
-        torch.save(training.whole(), life.folder / f"{step}-{rank}")
-    if "killed" in words and not life.is_last:
-        dist.barrier()
-        training.step(life.ends + 1, die=rank == len(words) % len(life.workers))
+    store, patience = f"file://{life.folder}/store", timedelta(seconds=SECONDS / 3)
+    dist.init_process_group("gloo", store, patience, world, rank)
+    return Training(life.layout, life.case.words, life.number)
 
 
 def judge(before: Life, life: Life) -> None:
@@ -145,23 +130,18 @@ def judge(before: Life, life: Life) -> None:
         raise Wrong("lost", f"it began with step {first}, and {life.begins} was saved")
     for step in range(first, (before.ends if before.layout == life.layout else first) + 1):
         wanted, found = whole(before, step), whole(life, step)
-        for name in sorted(wanted.keys() | found.keys()):
-            if name not in wanted or name not in found or not is_same(wanted[name], found[name]):
-                what = "loaded" if step == first else "trained"
-                raise Wrong("silent", f"{name} of step {step} is {what} wrongly")
+        for name in (name for name in sorted({*wanted, *found}) if wanted.get(name) != found.get(name)):
+            raise Wrong(
+                "silent", f"{name} of step {step} is {'trained' if step > first else 'loaded'} wrongly"
+            )
 
 
-def whole(life: Life, step: int) -> dict[str, Tensor]:
-    """Return the state of all workers after a step, by name."""
-    found: dict[str, Tensor] = {}
+def whole(life: Life, step: int) -> dict[str, object]:
+    """Return the bits of all tensors of all workers after a step, by name."""
+    found: dict[str, object] = {}
     for rank in life.workers:
         for name, each in torch.load(life.folder / f"{step}-{rank}", weights_only=True).items():
-            if not is_same(found.setdefault(name, each), each):
+            bits = each.dtype, each.shape, bytes(each.reshape(-1).view(torch.uint8).numpy())
+            if found.setdefault(name, bits) != bits:
                 raise Wrong("replicas", f"rank {rank} has another {name} than a lower one after step {step}")
     return found
-
-
-def is_same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal bit for bit."""
-    alike = one.dtype == other.dtype and one.shape == other.shape
-    return alike and torch.equal(*(each.reshape(-1).view(torch.uint8) for each in (one, other)))

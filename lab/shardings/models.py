@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -21,13 +20,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD, AdamW
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from elasticjob.trainer.torch.checkpoint import RandomState
+from elasticjob.trainer.torch.checkpoint import Local, RandomState
 from lab.shardings.cases import APART
 
 BLOCKS, VOCABULARY, SEQUENCE = 3, 11, 12
+SIZES = {"tiny": (3, 2, 4), "uneven": (7, 13, 3)}
 FROZEN = {"frozen": "embed norm", "lora": "embed up down"}
-DATA = ("ddp", "rep", "cp", "fsdp", "ep", *APART)
-"""Dimensions of the mesh whose workers have other records."""
+DATA = ("ddp", "rep", "cp", "fsdp", "ep", *APART)  # dimensions of the mesh whose workers have other records
 
 
 class Net(nn.Module):
@@ -35,31 +34,26 @@ class Net(nn.Module):
 
     def __init__(self, words: Collection[str], stage: int, stages: int) -> None:
         super().__init__()
-        self.words, experts = words, 3 if "uneven" in words else 4
-        self.width, hidden = width, _ = (
-            (3, 2) if "tiny" in words else (7, 13) if "uneven" in words else (8, 12)
-        )
+        sizes = next((SIZES[word] for word in SIZES if word in words), (8, 12, 4))
+        self.words, (self.width, hidden, experts) = words, sizes
         if stage == 0 and "experts" in words:  # first: their mesh is not that of the rest
             self.experts = nn.Parameter(torch.rand(experts, 2))
-        self.blocks = nn.ModuleDict()
+        self.blocks: Any = nn.ModuleDict()
         for number in (each for each in range(BLOCKS) if each * stages // BLOCKS == stage):
-            layers = {
-                "norm": nn.LayerNorm(width),
-                "up": nn.Linear(width, hidden),
-                "down": nn.Linear(hidden, width),
-            }
+            block = self.blocks[str(number)] = nn.ModuleDict({"norm": nn.LayerNorm(width := self.width)})
+            block.up, block.down = nn.Linear(width, hidden), nn.Linear(hidden, width)
             if "lora" in words:
-                layers |= {"a": nn.Linear(width, 2, bias=False), "b": nn.Linear(2, width, bias=False)}
-            layers |= {"batch": nn.BatchNorm1d(width)} if "batchnorm" in words else {}
-            block = self.blocks[str(number)] = nn.ModuleDict(layers)
+                block.a, block.b = nn.Linear(width, 2, bias=False), nn.Linear(2, width, bias=False)
+            if "batchnorm" in words:
+                block.batch = nn.BatchNorm1d(width)
             if "buffers" in words:
                 block.register_buffer("ramp", torch.rand(width))
                 block.register_buffer("seen", torch.zeros((), dtype=torch.int64))
                 block.register_buffer("turn", torch.linspace(0, 1, width), persistent=False)
         if stage == 0:
-            self.embed = nn.Embedding(VOCABULARY, width)
+            self.embed = nn.Embedding(VOCABULARY, self.width)
         if stage == stages - 1:
-            self.head = nn.Linear(width, VOCABULARY, bias=False)
+            self.head = nn.Linear(self.width, VOCABULARY, bias=False)
         if "tied" in words:
             self.head.weight = self.embed.weight
         still = {part for word in words for part in FROZEN.get(word, "").split()}
@@ -71,7 +65,6 @@ class Net(nn.Module):
             mine = self.experts.to_local() if isinstance(self.experts, DTensor) else self.experts
             x = x * (1 + mine.square().sum())
         x = x + self.embed(ids) if hasattr(self, "embed") else x
-        each: Any
         for each in self.blocks.values():
             normed = each.norm(x)
             y = each.down(F.relu(each.up(normed)))
@@ -100,9 +93,10 @@ class Training:
         self.own = nn.ParameterList([torch.rand(5)] if "zero" in layout else [])  # as ranges of ZeRO
         self.all = nn.ModuleDict({"model": self.net, "own": self.own})
         self.optimizers = optimizers_of(self.all, words)
-        first = next(iter(self.optimizers.values()))
+        first, *_ = self.optimizers.values()
         self.schedulers = {"scheduler": CosineAnnealingLR(first, 20)} if "scheduler" in words else {}
         self.state: dict[str, Any] = {**self.all, "model": called, **self.optimizers, **self.schedulers}
+        self.state = {name: Local(each) if "local" in words else each for name, each in self.state.items()}
         self.state |= {"random": RandomState()} if "random" in words else {}
         self.apart, self.is_first = not APART.isdisjoint(layout), place.get("ddp", 0) == 0
 
@@ -123,15 +117,14 @@ class Training:
         """Return all state by name, each tensor whole; all workers call it at once."""
         names = {id(each): name for name, each in self.all.named_parameters()}
         states = self.all.state_dict()
-        if not self.is_first:  # the next forward pass of DDP takes those of rank 0
-            states = {name: each for name, each in states.items() if ".batch." not in name}
+        for name in [] if self.is_first else [each for each in states if ".batch." in each]:
+            del states[name]  # the next forward pass of DDP takes those of rank 0
         for key, optimizer in self.optimizers.items():
             for group in optimizer.param_groups:
                 for each in group["params"]:
                     values = {**optimizer.state[each], "lr": group["lr"]}
                     states |= {f"{key}/{names[id(each)]}/{what}": value for what, value in values.items()}
-        for key, scheduler in self.schedulers.items():
-            states[key] = torch.tensor([scheduler.last_epoch, *scheduler.get_last_lr()])
+        states |= {key: [each.last_epoch, *each.get_last_lr()] for key, each in self.schedulers.items()}
         mine = f"rank {dist.get_rank()}: " if self.apart else ""
         return {f"{mine}{name}": full(each) for name, each in states.items()}
 
@@ -150,7 +143,10 @@ def lay_out(net: Net, layout: Mapping[str, int], mesh: DeviceMesh) -> nn.Module:
         shards = mesh["rep", *(data.mesh_dim_names or ())] if "rep" in layout else data
         fully_shard(net, mesh=shards, ignored_params=alone)
     for name in {"ddp", "zero"} & layout.keys():
-        return DistributedDataParallel(net, process_group=mesh[name].get_group())
+        group = mesh[
+            name
+        ].get_group()  # its buckets change after a step, and the order of sums, but for this:
+        return DistributedDataParallel(net, process_group=group, find_unused_parameters=True)
     return net
 
 
@@ -170,16 +166,14 @@ def divide_layers(net: Net, mesh: DeviceMesh, rows: Shard | Replicate) -> None:
 
 def optimizers_of(model: nn.Module, words: Collection[str]) -> dict[str, Any]:
     """Return optimizers; `foreach` takes no tensors of several meshes."""
-    sgd = partial(SGD, lr=0.01, momentum=0.9, foreach=False)
-    adam = partial(AdamW, lr=0.01, foreach=False)
-    parts: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
-    for name, each in model.named_parameters():
-        if each.requires_grad:
-            parts[".up." in name or ".a." in name].append(each)
+    sgd: Callable[..., Any] = partial(SGD, lr=0.01, momentum=0.9, foreach=False)
+    adam: Callable[..., Any] = partial(AdamW, lr=0.01, foreach=False)
+    named = [(".up." in name or ".a." in name, each) for name, each in model.named_parameters()]
+    some, rest = ([each for up, each in named if up is one and each.requires_grad] for one in (True, False))
     if "two" in words:
-        return {"adam": adam(parts[0]), "sgd": sgd(parts[1])}
-    groups: list[Any] = [{"params": parts[0], "lr": 0.02}, {"params": parts[1]}]
-    return {"optimizer": (sgd if "sgd" in words else adam)(groups if "groups" in words else chain(*parts))}
+        return {"adam": adam(rest), "sgd": sgd(some)}
+    make, groups = sgd if "sgd" in words else adam, [{"params": rest, "lr": 0.02}, {"params": some}]
+    return {"optimizer": make(groups if "groups" in words else rest + some)}
 
 
 def full(value: Any) -> Tensor:
