@@ -50,6 +50,7 @@ def draw(seed: int, number: int) -> Case:
     """Return the case of a number."""
     chance, all_ = Random(f"{seed}/{number}"), LAYOUTS.split()
     first, other = chance.choice(all_), chance.choice(all_)
+    other = first if not APART.isdisjoint(sizes(other)) else other  # it would take a replica for its own
     layouts = chance.choice(((first, first), (first, other), (first, other, first)))
     dimensions = {name for layout in layouts for name in sizes(layout)}
     drawn = [word for word in UNABLE if chance.random() < ODDS.get(word, 0.22)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import socket
 import time
 from datetime import timedelta
@@ -23,6 +24,7 @@ from lab.shardings.cases import Case, sizes
 from lab.shardings.models import Training
 
 EVERY: Final = 2
+ENDS: Final = (signal.SIGTERM, signal.SIGINT)
 SECONDS: Final = 120.0  # after which a life hangs; its collectives after a third of them
 
 
@@ -63,8 +65,10 @@ def run(life: Life) -> str:
     life.folder.mkdir()
     saved, deadline = {*life.root.glob("saved-*/**/*")}, time.monotonic() + SECONDS
     workers = [get_context("fork").Process(target=live, args=(life, rank)) for rank in life.workers]
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # a fork may swallow what is raised
     for each in workers:
         each.start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     while left := [each.sentinel for each in workers if each.exitcode is None]:
         if any(each.exitcode for each in workers) or not connection.wait(left, deadline - time.monotonic()):
             break
@@ -110,6 +114,7 @@ def live(life: Life, rank: int) -> None:
 
 def join(life: Life, rank: int) -> Training:
     """Set up what torchrun or an agent and a script do; return the training."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     log = os.open(life.folder / f"log-{rank}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
