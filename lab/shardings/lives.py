@@ -7,11 +7,9 @@ import os
 import signal
 import socket
 import time
-from datetime import timedelta
 from multiprocessing import connection, get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 
 import torch
 import torch.distributed as dist
@@ -23,13 +21,9 @@ from elasticjob.trainer.torch.checkpoint import Checkpoint
 from lab.shardings.cases import Case, sizes
 from lab.shardings.models import Training
 
-EVERY: Final = 2
-ENDS: Final = (signal.SIGTERM, signal.SIGINT)
-SECONDS: Final = 120.0  # after which a life hangs; its collectives after a third of them
-
-
-class Wrong(Exception):
-    """A case that broke the law: in which way, and a sentence."""
+EVERY = 2
+ENDS = (signal.SIGTERM, signal.SIGINT)
+SECONDS = 120.0  # after which a life hangs
 
 
 class Life:
@@ -45,7 +39,7 @@ class Life:
 
 
 def play(case: Case) -> tuple[str, str]:
-    """Return what came of a case, "equal" or "refused" if it is right, and a sentence."""
+    """Return what came of a case, "equal" or "refused" if the law holds, and a sentence."""
     with TemporaryDirectory(prefix="shardings-") as name:
         lives = [Life(case, number, Path(name)) for number in range(len(case.layouts))]
         (Path(name) / "saved-memory").mkdir()
@@ -55,7 +49,7 @@ def play(case: Case) -> tuple[str, str]:
                     return "refused", sentence
                 if before:
                     judge(before, life)
-        except Wrong as wrong:
+        except AssertionError as wrong:
             return wrong.args[0], f"life {life.number}: {wrong.args[1]}"
     return "equal", ""
 
@@ -83,12 +77,12 @@ def run(life: Life) -> str:
             "written": {*life.root.glob("saved-*/**/*")} != saved,
         }
         for way in (way for way, is_so in ways.items() if is_so):
-            raise Wrong(way, told[0])
+            raise AssertionError(way, told[0])
         return told[0]
     if not all((life.folder / f"{life.ends}-{rank}").exists() for rank in life.workers):
         logs = [path.read_text(errors="replace").strip() for path in life.folder.glob("log-*")]
         cause = max(logs, key=lambda log: ("Error" in log) - ("gloo" in log)).rpartition("\n")[2]
-        raise Wrong("hung" if time.monotonic() > deadline else "crashed", cause)
+        raise AssertionError("hung" if time.monotonic() > deadline else "crashed", cause)
     return ""
 
 
@@ -123,8 +117,7 @@ def join(life: Life, rank: int) -> Training:
     given = {"RANK": rank, "WORLD_SIZE": world, **(agent if "memory" in life.case.words else {})}
     os.environ |= {name: str(value) for name, value in given.items()}
     torch.use_deterministic_algorithms(True)  # fills uninitialised memory with NaN, too
-    store, patience = f"file://{life.folder}/store", timedelta(seconds=SECONDS / 3)
-    dist.init_process_group("gloo", store, patience, world, rank)
+    dist.init_process_group("gloo", f"file://{life.folder}/store", None, world, rank)
     return Training(life.layout, life.case.words, life.number)
 
 
@@ -132,13 +125,13 @@ def judge(before: Life, life: Life) -> None:
     """Compare what was loaded with what was saved, and what was trained from there by the same layout."""
     first = min(int(path.name.partition("-")[0]) for path in life.folder.glob("[0-9]*-0"))
     if first != life.begins:
-        raise Wrong("lost", f"it began with step {first}, and {life.begins} was saved")
+        raise AssertionError("lost", f"it began with step {first}, and {life.begins} was saved")
+    whole(life, life.ends)  # copies are equal
     for step in range(first, (before.ends if before.layout == life.layout else first) + 1):
         wanted, found = whole(before, step), whole(life, step)
         for name in (name for name in sorted({*wanted, *found}) if wanted.get(name) != found.get(name)):
-            raise Wrong(
-                "silent", f"{name} of step {step} is {'trained' if step > first else 'loaded'} wrongly"
-            )
+            way = "trained" if step > first else "loaded"
+            raise AssertionError("silent", f"{name} of step {step} is {way} wrongly")
 
 
 def whole(life: Life, step: int) -> dict[str, object]:
@@ -148,5 +141,5 @@ def whole(life: Life, step: int) -> dict[str, object]:
         for name, each in torch.load(life.folder / f"{step}-{rank}", weights_only=True).items():
             bits = each.dtype, each.shape, bytes(each.reshape(-1).view(torch.uint8).numpy())
             if found.setdefault(name, bits) != bits:
-                raise Wrong("replicas", f"rank {rank} has another {name} than a lower one after step {step}")
+                raise AssertionError("replicas", f"after step {step} rank {rank} has another {name}")
     return found

@@ -56,9 +56,6 @@ class Net(nn.Module):
             self.head = nn.Linear(self.width, VOCABULARY, bias=False)
         if "tied" in words:
             self.head.weight = self.embed.weight
-        still = {part for word in words for part in FROZEN.get(word, "").split()}
-        for name, each in self.named_parameters():
-            each.requires_grad_(still.isdisjoint(name.split(".")))
 
     def forward(self, x: Tensor, ids: Tensor) -> Tensor:
         if hasattr(self, "experts"):  # those of this worker; it may have none
@@ -133,6 +130,9 @@ def lay_out(net: Net, layout: Mapping[str, int], mesh: DeviceMesh) -> nn.Module:
     """Give this worker its part of the model; return what is called."""
     for name in {"tp", "sp"} & layout.keys():
         divide_layers(net, mesh[name], Shard(1) if name == "sp" else Replicate())
+    still = {part for word in net.words for part in FROZEN.get(word, "").split()}
+    for name, each in net.named_parameters():  # SequenceParallel has thawed it
+        each.requires_grad_(still.isdisjoint(name.split(".")))
     alone: set[nn.Parameter] = set()
     if "ep" in layout and hasattr(net, "experts"):
         over, rows = (("fsdp", "ep"), [Shard(1), Shard(0)]) if "fsdp" in layout else (("ep",), [Shard(0)])
