@@ -9,7 +9,7 @@ import pytest
 from lab.jobs.training.warm import Warm
 
 CASES = """sp2 > sp2: killed; pp2 > one1: killed uneven; fsdp2.tp2 > fsdp2; megatron2 > megatron2;
-zero2 > zero2; ep2 > pp2: experts random; ddp2 > ddp2: batchnorm memory random; tp2 > fsdp3: buffers two"""
+zero2 > zero2; ep2 > pp2: experts random; ddp2 > ddp2: batchnorm memory random; tp2 > fsdp2: buffers two"""
 
 
 @pytest.mark.story
