@@ -21,9 +21,8 @@ from elasticjob.trainer.torch.checkpoint import Checkpoint
 from lab.shardings.cases import Case, sizes
 from lab.shardings.models import Training
 
-EVERY = 2
 ENDS = (signal.SIGTERM, signal.SIGINT)
-SECONDS = 120.0  # after which a life hangs
+EVERY, SECONDS = 2, 120.0  # steps between saves; after which a life hangs
 
 
 class Life:
@@ -57,18 +56,20 @@ def play(case: Case) -> tuple[str, str]:
 def run(life: Life) -> str:
     """Fork workers, and wait for all, or for one that ends badly; return why they were rightly refused."""
     life.folder.mkdir()
-    saved, deadline = {*life.root.glob("saved-*/**/*")}, time.monotonic() + SECONDS
+    saved, deadline = {*life.root.glob("saved-*/**/*")}, time.time() + SECONDS
     workers = [get_context("fork").Process(target=live, args=(life, rank)) for rank in life.workers]
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # a fork may swallow what is raised
     for each in workers:
         each.start()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
-    while left := [each.sentinel for each in workers if each.exitcode is None]:
-        if any(each.exitcode for each in workers) or not connection.wait(left, deadline - time.monotonic()):
-            break
-    for each in workers:
-        each.kill()
-        each.join()
+    try:
+        while left := [each.sentinel for each in workers if each.exitcode is None]:
+            if any(each.exitcode for each in workers) or not connection.wait(left, deadline - time.time()):
+                break
+    finally:
+        for each in workers:
+            each.kill()
+            each.join()
     if told := [path.read_text() for path in life.folder.glob("refused-*")]:
         ways = {
             "unable": not life.case.is_refused(life.number),
@@ -82,7 +83,7 @@ def run(life: Life) -> str:
     if not all((life.folder / f"{life.ends}-{rank}").exists() for rank in life.workers):
         logs = [path.read_text(errors="replace").strip() for path in life.folder.glob("log-*")]
         cause = max(logs, key=lambda log: ("Error" in log) - ("gloo" in log)).rpartition("\n")[2]
-        raise AssertionError("hung" if time.monotonic() > deadline else "crashed", cause)
+        raise AssertionError("hung" if time.time() > deadline else "crashed", cause)
     return ""
 
 
