@@ -117,14 +117,17 @@ async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm:
     code, output = await warm.output(TRAINED / "refused.py", tmp_path, PYTHONPATH=str(ROOT))
     assert code == 0, output
     assert output.splitlines() == [
-        "TypeError: Divides divides the model, and ElasticCallback copies whole ones: use DDP",
+        "TypeError: SimpleNamespace divides the model in its own way: use ModelParallelStrategy or DDP",
         "TypeError: ZeroRedundancyOptimizer divides its state: ElasticCallback copies whole ones",
         "TypeError: there are several train loaders, and a ResumableLoader has to be the only one",
-        "TypeError: Trainer divides the model, and ElasticCallback copies whole ones: use DDP",
+        "TypeError: accelerate divides the model by DEEPSPEED, which is not saved: use FSDP2 or DDP",
+        "TypeError: accelerate divides the model by FSDP 1, which is not saved: set fsdp_version=2",
         "RuntimeError: call trainer.train(resume_from_checkpoint=elastic.newest(trainer))",
         "ValueError: the checkpoint has taken 3 batches of epoch 0 in another order: batch size 4 became 2, "
         "sampler SequentialSampler became SeedableRandomSampler, records 5 became 4, seed 2 became 3; finish "
         "the epoch with what it had, after which it may change, or give another checkpoint folder",
+        "ValueError: FSDP was asked for, and accelerate trains whole models (NO), as always on CPUs: "
+        "train on GPUs, or leave FSDP out (fsdp=, fsdp_plugin=, ACCELERATE_USE_FSDP)",
     ]
 
 

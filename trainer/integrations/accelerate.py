@@ -19,24 +19,23 @@ from collections.abc import Generator, Iterator
 from functools import partial
 from inspect import GEN_SUSPENDED, getgeneratorstate
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any
 
 from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
-from accelerate.utils import DataLoaderConfiguration, DistributedType
+from accelerate.utils import DataLoaderConfiguration
+from torch import nn
 
 from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.records.done import is_left_by_script
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState, exchange
-
-DIVIDED: Final = (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM)
 
 
 class ElasticAccelerator(Accelerator):
     """An Accelerator whose checkpoints are copies in memory; see `Checkpoint` for the arguments.
 
     Loaders shuffle by seed and epoch (`use_seedable_sampler`), so that an epoch can be gone on with. Models
-    have to be replicated.
+    are replicated, or divided by FSDP2, whose workers save and load the pieces that they have.
     """
 
     def __init__(
@@ -50,15 +49,18 @@ class ElasticAccelerator(Accelerator):
     ) -> None:
         more.setdefault("dataloader_config", DataLoaderConfiguration(use_seedable_sampler=True))
         super().__init__(**more)
-        if self.distributed_type in DIVIDED:
-            raise TypeError(
-                f"accelerate divides the model ({self.distributed_type.value}), and ElasticAccelerator "
-                "copies whole ones: use DDP"
-            )
+        plain.check_division(self)
         self._made = partial(Checkpoint, where, every=every, save_every=save_every, keep=keep)
         self._trained: dict[str, Any] = {}
         self._random = RandomState()
         self.steps_done = 0
+
+    def prepare(self, *objects: Any, **more: Any) -> Any:
+        """Prepare and remember models, optimizers and schedulers; FSDP2 divides a model in its place."""
+        for each in objects if self.is_fsdp2 else ():
+            if isinstance(each, nn.Module):
+                self._remember("model", each)
+        return super().prepare(*objects, **more)
 
     def prepare_model(self, model: Any, *arguments: Any, **more: Any) -> Any:
         """Prepare and remember a model; `prepare` calls this, too."""
@@ -89,6 +91,7 @@ class ElasticAccelerator(Accelerator):
         scaler = {} if self.scaler is None else {"scaler": self.scaler}
         checkpoint = self._made({**self._trained, **scaler, "random": self._random, "done": done})
         checkpoint.load()
+        checkpoint.check()
         self.steps_done = done["step"]
         self._go_on(loader, done)
         if done["epoch"] < epochs and checkpoint.is_ended(epochs):

@@ -4,7 +4,8 @@
     trainer = Trainer(..., callbacks=[elastic])
     trainer.train(resume_from_checkpoint=elastic.newest(trainer))
 
-Trainer reads a checkpoint from a folder. One is made of what is in memory, and removed when it was read.
+Trainer reads where it was from a folder, which is made, and removed when it was read. All tensors are loaded
+by `Checkpoint`, when Trainer has made and divided what they belong to.
 """
 
 from __future__ import annotations
@@ -18,29 +19,26 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from accelerate.optimizer import AcceleratedOptimizer
 from transformers import Trainer, TrainerCallback
-from transformers.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState
-from transformers.utils import WEIGHTS_NAME
 
 from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 from elasticjob.trainer.torch.saving import random_state
 
-FILES: Final = {
-    "model": WEIGHTS_NAME,
-    "optimizer": OPTIMIZER_NAME,
-    "scheduler": SCHEDULER_NAME,
-    "scaler": SCALER_NAME,
-}
+LATER: Final = ("model", "optimizer", "scheduler", "scaler")
+"""What Trainer makes later than its callbacks, or not at all."""
 
 
 class ElasticCallback(TrainerCallback):
     """Copies the state of a Trainer to memory each `every` steps; see `Checkpoint` for the arguments.
 
     All that Trainer's own folder has is in a copy: model, optimizer, scheduler, scaler, the state of Trainer
-    and its callbacks, and the random numbers of each worker. The model has to be replicated. Set
-    `save_strategy="no"`, unless you want Trainer's own files as well.
+    and its callbacks, and the random numbers of each worker. The model is replicated, or divided by FSDP2,
+    whose workers save and load the pieces that they have. Set `save_strategy="no"`, unless you want Trainer's
+    own files as well.
     A training that a callback has stopped early is not gone on with, until it is to make more steps.
     """
 
@@ -48,12 +46,12 @@ class ElasticCallback(TrainerCallback):
         self, where: str | os.PathLike[str], *, every: int = 100, save_every: int = 1000, keep: int = 2
     ) -> None:
         self._loop: dict[str, Any] = {}
-        self._parts = {name: Part() for name in FILES}
         self._random = RandomState()
-        state = {**self._parts, "random": self._random, "loop": self._loop}
+        state = {**{name: {} for name in LATER}, "random": self._random, "loop": self._loop}
         self._checkpoint = Checkpoint(where, state, every=every, save_every=save_every, keep=keep)
         self._trainer: Trainer | None = None
         self._folder: Path | None = None
+        self._begun = False
         self._step = 0  # when it was last time for a copy
 
     def newest(self, trainer: Trainer) -> str | None:
@@ -61,39 +59,32 @@ class ElasticCallback(TrainerCallback):
 
         None if there is none. All workers call it, after the Trainer was made.
         """
-        if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
-            raise TypeError("Trainer divides the model, and ElasticCallback copies whole ones: use DDP")
+        plain.check_division(trainer.accelerator)
         self._trainer = trainer
         callbacks = trainer.callback_handler.callbacks
         # first of all, so that a copy is from before any of them has seen the step
         callbacks[:] = [self, *(each for each in callbacks if each is not self)]
-        self._step = self._checkpoint.load()
-        if not self._step:
+        rest = self._checkpoint.rest()
+        if not rest:
             return None
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="elasticjob-trainer-"))
-        (folder / TRAINER_STATE_NAME).write_text(self._loop["state"])
-        for name, file in FILES.items():
-            if state := self._parts[name].take():
-                torch.save(state, folder / file)
-        if self._random.mine is not None and "numpy" in self._random.mine:
-            number = f"_{trainer.args.process_index}" if trainer.args.world_size > 1 else ""
-            torch.save(self._drawn(trainer, self._random.mine), folder / f"rng_state{number}.pth")
-        return str(folder)
+        self._folder = Path(tempfile.mkdtemp(prefix="elasticjob-trainer-"))
+        (self._folder / TRAINER_STATE_NAME).write_text(rest["loop"]["state"])
+        # Trainer refuses a folder without a model, and cannot be told otherwise that it comes from elsewhere
+        vars(trainer)["_load_from_checkpoint"] = nothing
+        return str(self._folder)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Remove what has been read: all but random numbers, which Trainer reads in the first epoch.
+        """Load what Trainer has made by now, and write random numbers, which it reads in the first epoch.
 
         A training that has ended gets no batches, and stops after none.
         """
         if self._trainer is None:
             raise RuntimeError("call trainer.train(resume_from_checkpoint=elastic.newest(trainer))")
+        self._load(self._trainer, given)
         order = self._order(args, given)
         if state.epoch and state.epoch % 1:
             plain.check_order(f"{state.epoch:.4g} epochs", order, self._loop.get("order", {}))
         self._loop["order"] = order
-        for file in self._folder.iterdir() if self._folder else ():
-            if not file.name.startswith("rng_state"):
-                file.unlink()
         if state.global_step < state.max_steps and self._checkpoint.is_ended(state.max_steps):
             control.should_training_stop = True
             self._trainer.get_batch_samples = no_batches  # until it has ended
@@ -127,17 +118,24 @@ class ElasticCallback(TrainerCallback):
     def _save(self, state: Any, given: dict[str, Any], *, last: bool = False) -> None:
         if state.global_step == self._step and not last:
             return
-        first, self._step = self._parts["model"].of is None, state.global_step
+        first, self._begun, self._step = not self._begun, True, state.global_step
         if not (first or last or self._checkpoint.is_due(state.global_step)):
             return
         assert self._trainer is not None
-        self._parts["model"].of = getattr(given["model"], "module", given["model"])
-        self._parts["optimizer"].of = given["optimizer"]
-        self._parts["scheduler"].of = given["lr_scheduler"]
-        self._parts["scaler"].of = getattr(self._trainer.accelerator, "scaler", None)
         self._loop["state"] = json.dumps(asdict(state) | {"stateful_callbacks": callbacks_of(self._trainer)})
         ended = state.max_steps if last and state.global_step < state.max_steps else 0
         self._checkpoint.save(state.global_step, last=last, ended=ended)
+
+    def _load(self, trainer: Trainer, given: dict[str, Any]) -> None:
+        prepared, scaler = given["optimizer"], getattr(trainer.accelerator, "scaler", None)
+        optimizer = prepared.optimizer if isinstance(prepared, AcceleratedOptimizer) else prepared
+        model, scheduler = given["model"], given["lr_scheduler"]
+        made = (model, optimizer, scheduler, {} if scaler is None else scaler)
+        self._step = self._checkpoint.load(dict(zip(LATER, made, strict=True)))
+        self._checkpoint.check()
+        if self._folder and self._random.mine is not None and "numpy" in self._random.mine:
+            number = f"_{trainer.args.process_index}" if trainer.args.world_size > 1 else ""
+            torch.save(self._drawn(trainer, self._random.mine), self._folder / f"rng_state{number}.pth")
 
     @staticmethod
     def _order(args: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +157,10 @@ class ElasticCallback(TrainerCallback):
         return drawn
 
 
+def nothing(*_: Any) -> None:
+    """Load nothing."""
+
+
 def no_batches(*_: Any) -> tuple[list[Any], None]:
     """Return what Trainer gets in place of the batches of a step."""
     return [], None
@@ -171,25 +173,3 @@ def callbacks_of(trainer: Trainer) -> dict[str, Any]:
         if isinstance(each, ExportableState):
             states.setdefault(type(each).__name__, []).append(each.state())
     return {name: of[0] if len(of) == 1 else of for name, of in states.items()}
-
-
-class Part:
-    """Something that Trainer makes later than its callbacks, or not at all."""
-
-    def __init__(self) -> None:
-        self.of: Any = None
-        self._loaded: dict[str, Any] = {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return its state."""
-        state: dict[str, Any] = self.of.state_dict() if self.of is not None else {}
-        return state
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Keep the state for Trainer, which restores it."""
-        self._loaded = state
-
-    def take(self) -> dict[str, Any]:
-        """Return what was loaded, once: it is as large as the model."""
-        loaded, self._loaded = self._loaded, {}
-        return loaded

@@ -13,32 +13,38 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins import CheckpointIO
+from lightning.pytorch.strategies import ModelParallelStrategy
 
 from elasticjob.trainer.integrations import plain
 from elasticjob.trainer.torch.checkpoint import Checkpoint, RandomState
 from elasticjob.trainer.torch.saving.loader import ResumableLoader as Resumable
+from elasticjob.trainer.torch.saving.tree import StateParts, is_distributed
 
 
 class ResumableLoader(Resumable):
     """A DataLoader that can begin an epoch at any batch; `shuffle` is by `seed` and epoch.
 
     The batches before are read, and thrown away. Lightning saves and restores its state; it reads ahead, so
-    the callback sets the place. With another number of workers it goes on at the same number of batches.
+    the callback sets the place. With another number of workers it goes on at the same number of batches, each
+    of as many records as before on a worker, or of all workers together.
     """
 
     counts = False
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Begin the next epoch there. ValueError if it is within an epoch of other batches."""
-        order = state.get("order", {})
-        if order.get("workers") != self._order().get("workers"):  # which the log of RandomState tells
-            rest = {name: each for name, each in order.items() if name not in ("workers", "sampler")}
+        mine, order = self._order(), state.get("order", {})
+        if order.get("workers") != mine.get("workers"):  # which the log of RandomState tells
+            together = [(each.get("batch size") or 1) * each.get("workers", 1) for each in (mine, order)]
+            lost = {"workers", "sampler"} | ({"batch size"} if together[0] == together[1] else set())
+            rest = {name: each for name, each in order.items() if name not in lost}
             state = {**state, "order": rest, "taken": ()}
         super().load_state_dict(state)
 
@@ -51,8 +57,9 @@ class ElasticCallback(Callback):
 
     All that Lightning's own file has is in a copy, except hyper-parameters, which are the script's: model,
     optimizers, schedulers, loops, the states of callbacks, datamodule and precision plugin, and what hooks
-    add in `on_save_checkpoint`. A copy counts more than the `ckpt_path` of `fit`. The model has to be
-    replicated. The train loader should be a `ResumableLoader`: else a restarted epoch begins with its first
+    add in `on_save_checkpoint`. A copy counts more than the `ckpt_path` of `fit`. The model is
+    replicated, or divided (ModelParallelStrategy): then workers save and load the pieces that they have. The
+    train loader should be a `ResumableLoader`: else a restarted epoch begins with its first
     records. A training that was stopped early (`trainer.should_stop`) is not gone on with, until it is to
     make more steps.
     """
@@ -72,9 +79,10 @@ class ElasticCallback(Callback):
         """Give Lightning the newest checkpoint, to restore it with all that is set up by then."""
         if stage != "fit":
             return
-        if trainer.strategy.restore_checkpoint_after_setup:
+        divided = isinstance(trainer.strategy, ModelParallelStrategy)
+        if trainer.strategy.restore_checkpoint_after_setup and not divided:
             name = type(trainer.strategy).__name__
-            raise TypeError(f"{name} divides the model, and ElasticCallback copies whole ones: use DDP")
+            raise TypeError(f"{name} divides the model in its own way: use ModelParallelStrategy or DDP")
         # first of all callbacks, so that a copy is from before any of them has seen the batch
         trainer.callbacks = [self, *(each for each in trainer.callbacks if each is not self)]
         self._whole = whole = Whole(trainer)
@@ -82,16 +90,16 @@ class ElasticCallback(Callback):
         self._checkpoint = self._made({"lightning": whole, "random": self._random})
         after = signal.getsignal(signal.SIGTERM)
         self._asked = after if after is not before else None
-        self._step = self._checkpoint.load()
-        if (loaded := whole.take()) is not None:
-            trainer.strategy.checkpoint_io = OneRead(loaded, trainer.strategy.checkpoint_io)
-            # a callback has no other way to name a checkpoint: fit has read its ckpt_path already
-            trainer._checkpoint_connector.resume_start("elasticjob")
+        if not divided:
+            self._restore(trainer, {})
 
     def on_fit_start(self, trainer: Trainer, module: LightningModule) -> None:
-        """Let Lightning read and write its own files as before."""
+        """Restore a divided model, which exists now; let Lightning read and write its own files as before."""
         if any(type(each).__name__ == "ZeroRedundancyOptimizer" for each in trainer.optimizers):
             raise TypeError("ZeroRedundancyOptimizer divides its state: ElasticCallback copies whole ones")
+        if isinstance(trainer.strategy, ModelParallelStrategy):
+            optimizers = {f"optimizer{number}": each for number, each in enumerate(trainer.optimizers)}
+            self._restore(trainer, {"model": module, **optimizers})
         if isinstance(trainer.strategy.checkpoint_io, OneRead):
             trainer.strategy.checkpoint_io = trainer.strategy.checkpoint_io.usual
         assert self._checkpoint is not None
@@ -101,6 +109,9 @@ class ElasticCallback(Callback):
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         """Count batches as before this one was begun; hear SIGTERM, where Lightning would end with code 0."""
         _check_loaders(trainer.train_dataloader)
+        vars(trainer.strategy).pop("load_checkpoint", None)
+        assert self._checkpoint is not None
+        self._checkpoint.check()
         trainer.fit_loop.epoch_loop.batch_progress.total.reset_on_restart()
         if self._asked is not None:
             signal.signal(signal.SIGTERM, self._asked)
@@ -138,6 +149,20 @@ class ElasticCallback(Callback):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._asked = None
 
+    def _restore(self, trainer: Trainer, made: dict[str, Any]) -> None:
+        """Load the newest checkpoint, and have Lightning restore what it restores by itself."""
+        assert self._checkpoint is not None
+        assert self._whole is not None
+        self._step = self._checkpoint.load(made)
+        if (loaded := self._whole.take()) is None:
+            return
+        if made:
+            vars(trainer.strategy)["load_checkpoint"] = lambda *_, **__: loaded
+        else:
+            trainer.strategy.checkpoint_io = OneRead(loaded, trainer.strategy.checkpoint_io)
+        # a callback has no other way to name a checkpoint: fit has read its ckpt_path already
+        trainer._checkpoint_connector.resume_start("elasticjob")
+
     def _save(self, trainer: Trainer, epoch: int, batch: int, *, last: bool) -> None:
         assert self._checkpoint is not None
         assert self._whole is not None
@@ -161,13 +186,17 @@ class Whole:
 
         Trainer.save_checkpoint has it for rank 0 only, and waits for workers that may have ended.
         """
-        loop = self._trainer.fit_loop
-        state: dict[str, Any] = self._trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+        loop, strategy = self._trainer.fit_loop, self._trainer.strategy
+        divided = isinstance(strategy, ModelParallelStrategy)
+        with without_tensors(strategy) if divided else nullcontext():
+            state: dict[str, Any] = self._trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         state = {name: each for name, each in state.items() if not OF_SCRIPT.search(name)}
         if not (self.ended or loop._should_accumulate()):  # Lightning adds one to what it saved in a batch
             state["loops"]["fit_loop"]["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1
         if not self._checked:
             plain.check("checkpoint", state)
+            if divided:
+                _check_added(state)
             self._checked = True
         return state
 
@@ -198,6 +227,26 @@ class OneRead(CheckpointIO):
     def remove_checkpoint(self, path: Any) -> None:
         """Remove a file."""
         self.usual.remove_checkpoint(path)
+
+
+@contextmanager
+def without_tensors(strategy: Any) -> Iterator[None]:
+    """Have Lightning leave out the state of model and optimizers, which may be gathered for its own file."""
+    vars(strategy).update(lightning_module_state_dict=dict, optimizer_state=lambda _: {})
+    try:
+        yield
+    finally:
+        del strategy.lightning_module_state_dict, strategy.optimizer_state
+
+
+def _check_added(state: dict[str, Any]) -> None:
+    """Raise TypeError for pieces of tensors that hooks have added: each worker has others."""
+    found = [name for name, each in StateParts(state).tensors.items() if is_distributed(each)]
+    if found or state["state_dict"]:
+        raise TypeError(
+            f"a callback or on_save_checkpoint adds tensors of a divided model to Lightning's checkpoint "
+            f"({(found or list(state['state_dict']))[0]}): leave it out, or use DDP"
+        )
 
 
 def max_steps(trainer: Trainer) -> int:

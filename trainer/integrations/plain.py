@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pickle import PicklingError  # noqa: TID251  # only the name of torch's error
-from typing import Any
+from typing import Any, Final
 
 from elasticjob.trainer.records import order
 from elasticjob.trainer.torch.saving.tree import StateParts, decode
+
+ASKED: Final = {
+    "ACCELERATE_USE_FSDP": "FSDP",
+    "ACCELERATE_USE_DEEPSPEED": "DEEPSPEED",
+    "ACCELERATE_USE_MEGATRON_LM": "MEGATRON_LM",
+}
+"""Ways to divide a model, by the variables that accelerate sets when it is given their plugins."""
+
+
+def check_division(accelerator: Any) -> None:
+    """Raise an error unless accelerate replicates the model, or was asked to divide it by FSDP2, and does.
+
+    On CPUs it ignores the plugins, and trains by DistributedDataParallel without a word.
+    """
+    kind = accelerator.distributed_type.value
+    given = [name for variable, name in ASKED.items() if os.environ.get(variable, "").lower() == "true"]
+    asked = next(iter(given), kind)
+    if asked in ("DEEPSPEED", "MEGATRON_LM"):
+        raise TypeError(f"accelerate divides the model by {asked}, which is not saved: use FSDP2 or DDP")
+    if asked != kind:
+        raise ValueError(
+            f"{asked} was asked for, and accelerate trains whole models ({kind}), as always on CPUs: train "
+            "on GPUs, or leave FSDP out (fsdp=, fsdp_plugin=, ACCELERATE_USE_FSDP)"
+        )
+    if kind == "FSDP" and not accelerator.is_fsdp2:
+        raise TypeError("accelerate divides the model by FSDP 1, which is not saved: set fsdp_version=2")
 
 
 def sampler_of(prepared: Any) -> Any:

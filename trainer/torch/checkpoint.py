@@ -82,13 +82,7 @@ class Checkpoint:
     ) -> None:
         if every < 1 or save_every < 1 or save_every % every:
             raise ValueError(f"save_every is {save_every}: give a multiple of every, {every}")
-        for name, each in state.items():
-            if not isinstance(each, (dict, Stateful)):
-                raise TypeError(
-                    f"state[{name!r}] is a {type(each).__name__}: give objects with state_dict and "
-                    "load_state_dict, or dicts, which are changed in place"
-                )
-        self._state = {name: bare(each) for name, each in state.items()}
+        self._state = objects(state)
         given = environment.get(ALLOW_MISSING, "")
         self._allowed = [
             *([allow_missing] if isinstance(allow_missing, str) else allow_missing),
@@ -110,11 +104,22 @@ class Checkpoint:
         if self._channel is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._ask)
 
-    def load(self) -> int:
+    def rest(self) -> dict[str, Any]:
+        """Return the newest checkpoint without its tensors, {} if there is none. All workers call it at once.
+
+        For loops that have to know where they begin before they make what `load` fills.
+        """
+        found = self._flash.load(exchange, rank(), lambda *_: {}, spares=["*"])
+        rest: dict[str, Any] = found[0] if found else {}
+        return rest
+
+    def load(self, made: Mapping[str, Any] | None = None) -> int:
         """Restore the newest checkpoint; return its step, 0 if there is none. All workers call it at once.
 
+        What was `made` only now joins the state, in the place of dicts that stood for it.
         Damaged if there are some, and none can be read; ValueError if it was made with another state.
         """
+        self._state |= objects(made or {})
         found = self._flash.load(exchange, rank(), self._targets, spares=self._allowed)
         if found is None:
             return 0
@@ -125,6 +130,10 @@ class Checkpoint:
             if rank() == 0:
                 log.warning("%s", warning)
         return save.step
+
+    def check(self) -> None:
+        """Refuse what could not be saved whole, before the first step. All workers call it at once."""
+        self._form.agree(self._snapshot())
 
     def save(self, step: int, *, last: bool = False, ended: int = 0) -> None:
         """After `step`: copy the state, if it is time. With `last` write it to storage at any rate.
@@ -188,7 +197,7 @@ class Checkpoint:
         it asks for more steps, nothing is left of it. Not so after an exception.
         """
         first = self.load() + 1
-        self._form.agree(self._snapshot())  # before the first step, or not at all
+        self.check()
         if first <= total and self.is_ended(total):
             if not self.is_stored:
                 self.end(first - 1, total)
@@ -359,6 +368,17 @@ def left_alone(
         for name, each in module.state_dict().items()
         if name not in saved and any(fnmatchcase(f"{owner}.{name}", one) for one in allowed)
     }
+
+
+def objects(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is saved and loaded, by name. TypeError for what cannot be."""
+    for name, each in state.items():
+        if not isinstance(each, (dict, Stateful)):
+            raise TypeError(
+                f"state[{name!r}] is a {type(each).__name__}: give objects with state_dict and "
+                "load_state_dict, or dicts, which are changed in place"
+            )
+    return {name: bare(each) for name, each in state.items()}
 
 
 def bare(value: Any) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from accelerate import FullyShardedDataParallelPlugin
 from torch.utils.data import DataLoader
 
 from elasticjob.trainer.integrations import huggingface, lightning, plain
@@ -21,23 +22,22 @@ def refused(call: Callable[..., Any], *arguments: Any) -> None:
         print(f"{type(error).__name__}: {error}", flush=True)
 
 
-class Divides(SimpleNamespace):
-    """A strategy."""
-
-    restore_checkpoint_after_setup = True
-
-
 folder = Path(sys.argv[1])
 callback = lightning.ElasticCallback(folder)
-refused(callback.setup, SimpleNamespace(strategy=Divides()), None, "fit")
+divides = SimpleNamespace(restore_checkpoint_after_setup=True)
+refused(callback.setup, SimpleNamespace(strategy=divides), None, "fit")
 zero = type("ZeroRedundancyOptimizer", (), {})()
 refused(callback.on_fit_start, SimpleNamespace(optimizers=[zero]), None)
 loaders = {"a": [1], "b": ResumableLoader([1, 2])}
 refused(callback.on_train_start, SimpleNamespace(train_dataloader=loaders), None)
 elastic = huggingface.ElasticCallback(folder)
-refused(elastic.newest, SimpleNamespace(is_fsdp_enabled=True, is_deepspeed_enabled=False))
+for kind in ("DEEPSPEED", "FSDP"):
+    divides = SimpleNamespace(distributed_type=SimpleNamespace(value=kind), is_fsdp2=False)
+    refused(elastic.newest, SimpleNamespace(accelerator=divides))
 refused(elastic.on_train_begin, None, None, None)
 loader = ElasticAccelerator(folder, cpu=True).prepare(DataLoader([1, 2, 3, 4], 2, shuffle=True))  # type: ignore[arg-type]
 before = {"workers": 1, "batch size": 4, "sampler": "SequentialSampler", "records": 5, "seed": 2}
 refused(plain.check_order, "3 batches of epoch 0", plain.order_of(loader, 1, 3), before)
 refused(plain.check_order, "3 batches of epoch 0", plain.order_of(loader, 1, 3), before | {"workers": 2})
+plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
+refused(lambda: ElasticAccelerator(folder, cpu=True, fsdp_plugin=plugin))
