@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws damages check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared alerts chaos chaos-queue queues chaos-training life drains shardings soak clean
+.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws damages check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared alerts chaos chaos-queue queues chaos-training life drains shardings loops-divided soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,8 @@ laws: $(STORIES) # each promise for each way to train, in a table; JAX beside op
 
 damages: $(DEV) # 10,000 damaged checkpoints: each loads whole, as it was saved, or is refused (20 minutes; FLAGS="--draws 500 --seed 3")
 	$(TIMED) $(BIN)/python -m lab.damages $(FLAGS)
+loops-divided: $(STORIES) # FSDP2 in Hugging Face's Trainer, accelerate and Lightning: killed at each micro-batch, ours beside their own checkpoints (10 minutes; FLAGS="lightning 4")
+	$(TIMED) $(BIN)/python -m lab.scripts.loops.divided $(FLAGS)
 
 check: $(DEV) ## lint, types, arrows, generated files: what pre-commit and CI run
 	$(BIN)/ruff check .
