@@ -36,6 +36,7 @@ from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.link.worlds import channel_to
 from elasticjob.trainer.records.done import is_left_by_script
 from elasticjob.trainer.torch import restoring
+from elasticjob.trainer.torch.saving import deepspeed
 from elasticjob.trainer.torch.saving.agreed import Agreed
 from elasticjob.trainer.torch.saving.loader import ResumableLoader
 from elasticjob.trainer.torch.saving.named import Names, by_name, by_number, names_of
@@ -373,6 +374,7 @@ def left_alone(
 def objects(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is saved and loaded, by name. TypeError for what cannot be."""
     for name, each in state.items():
+        deepspeed.refuse(f"state[{name!r}]", each)
         if not isinstance(each, (dict, Stateful)):
             raise TypeError(
                 f"state[{name!r}] is a {type(each).__name__}: give objects with state_dict and "

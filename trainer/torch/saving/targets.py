@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -14,9 +14,16 @@ from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint.pieces import THIS, listed, whole_of
 from elasticjob.trainer.checkpoint.rest import pointer, printed
 from elasticjob.trainer.torch.saving.named import Names, keys_of, parameters_of
-from elasticjob.trainer.torch.saving.tree import StateParts, is_distributed
+from elasticjob.trainer.torch.saving.tree import StateParts, is_distributed, local
 
 NO_NAMES: Names = {}
+
+
+class Own:
+    """An object of a state whose own tensors are filled, as `describe` returns them; `load` is told then."""
+
+    def __init__(self, describe: Callable[[], dict[str, Any]], load: Callable[[Any], Any]) -> None:
+        self.state_dict, self.load_state_dict = describe, load
 
 
 def targets(
@@ -42,7 +49,7 @@ def targets(
     into: dict[str, Tensor] = {}
     for owner, each in state.items():
         mine = {name: there[name] for name in there if owners[name] == owner}
-        if isinstance(each, nn.Module):
+        if isinstance(each, (nn.Module, Own)):
             into |= of_module(each, owner, mine, allowed, label)
         elif isinstance(each, Optimizer):
             into |= of_optimizer(each, mine, names)
@@ -62,7 +69,7 @@ def owner_of(name: str, state: Mapping[str, Any], older: Mapping[str, str]) -> s
 
 
 def of_module(
-    module: nn.Module,
+    module: nn.Module | Own,
     owner: str,
     there: Mapping[str, blocks.Tensor],
     allowed: Sequence[str],
@@ -72,7 +79,7 @@ def of_module(
     own = StateParts(module.state_dict(), owner).tensors
     found = {name: name if name in there else printed(name) for name in own}
     lacking = [name for name, named in found.items() if named not in there]
-    if lacking and takes_others(module):
+    if lacking and isinstance(module, nn.Module) and takes_others(module):
         return {name: empty(where, own.get(name)) for name, where in there.items()}
     lacking = [name for name in lacking if not any(fnmatchcase(printed(name), each) for each in allowed)]
     wrong = [f"{inner(name, owner)} is not in the checkpoint" for name in lacking]
@@ -84,9 +91,9 @@ def of_module(
             f"{THIS} does not fit {label.format(owner)}: {listed(wrong)}; train with the model of the "
             "checkpoint, give another folder, or allow what is missing by --allow-missing PATTERN"
         )
-    filled = loads_as_torch(module)
+    filled = isinstance(module, Own) or loads_as_torch(module)
     return {
-        named: own[name] if filled and not own[name].is_meta else empty(there[named], own[name])
+        named: own[name] if filled and not local(own[name]).is_meta else empty(there[named], own[name])
         for name, named in found.items()
         if named in there
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's error
 from typing import Any, Final
 
@@ -22,6 +23,20 @@ ABSENT: Final = object()
 """Stands for a tensor that a worker has no place for."""
 
 
+@dataclass(frozen=True)
+class Piece:
+    """What is `here` of a tensor of a `shape`, in which it begins at `offset`: a DTensor by another name."""
+
+    here: Tensor
+    shape: tuple[int, ...]
+    offset: tuple[int, ...]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its elements."""
+        return self.here.dtype
+
+
 class StateParts:
     """A state, taken apart: tensors on this worker by name, and the rest; `ended` as in `part.Head`.
 
@@ -30,20 +45,25 @@ class StateParts:
 
     def __init__(self, state: Any, name: str = "", *, ended: int = 0, agreed: Share | None = None) -> None:
         self.ended, self.agreed = ended, agreed
-        self.tensors: dict[str, Tensor] = {}
+        self.tensors: dict[str, Any] = {}
         self.rest = self._apart(state, name)
 
     def _apart(self, value: Any, name: str) -> Any:
-        if isinstance(value, Tensor):
+        if isinstance(value, (Tensor, Piece)):
             if name in self.tensors:
                 raise ValueError(
                     f"two tensors of the state are named {name}: one key is a number, one a text"
                 )
-            self.tensors[name] = value.detach()
+            self.tensors[name] = value.detach() if isinstance(value, Tensor) else value
             return {REFERENCE: name}
         if isinstance(value, Mapping):
             apart = {key: self._apart(each, pointer(name, key)) for key, each in value.items()}
             return apart if type(value) is dict else _like(value, apart)
+        if type(value).__module__.startswith("megatron."):
+            raise Refused(
+                f"{printed(name)} is a {type(value).__name__}: give Sharded(model.sharded_state_dict, "
+                "model.load_state_dict) of elasticjob.trainer.integrations.megatron"
+            )
         if type(value) in (list, tuple):
             return type(value)(self._apart(each, pointer(name, index)) for index, each in enumerate(value))
         return _number(value)
@@ -104,8 +124,10 @@ def decode(rest: bytes) -> Any:
         ) from error
 
 
-def local(tensor: Tensor) -> Tensor:
+def local(tensor: Tensor | Piece) -> Tensor:
     """Return the piece of a tensor that is on this worker."""
+    if isinstance(tensor, Piece):
+        return tensor.here
     return tensor.to_local() if is_distributed(tensor) else tensor  # type: ignore[attr-defined]
 
 
@@ -117,9 +139,12 @@ def settle(model: nn.Module) -> None:
             each.reshard()
 
 
-def shape_of(name: str, tensor: Tensor) -> Shape:
+def shape_of(name: str, tensor: Tensor | Piece) -> Shape:
     """Return what a block has to know of a tensor."""
     mine = local(tensor)
+    if isinstance(tensor, Piece):
+        kind = str(mine.dtype).removeprefix("torch.")
+        return Shape(name, kind, tuple(mine.shape), mine.itemsize, tensor.shape, tensor.offset)
     whole: tuple[int, ...] = ()
     offset: tuple[int, ...] = ()
     if is_distributed(tensor):
