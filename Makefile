@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export KUBE
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws damages check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared alerts chaos chaos-queue queues chaos-training life drains shardings loops-divided soak clean
+.PHONY: help demo test stories pictures troubles di-engine test-kube e2e grace tensorflow-on-node conformance dropin incumbents converted laws damages check generate fix docs recipes mutants fuzz bench-training bench-scaling bench-cluster bench-kube bench-scale bench-services bench-shared alerts chaos chaos-queue queues chaos-training life drains shardings loops-divided loops-titan soak clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,10 @@ bench-services: $(DEV) # thousands of agents at one master, Brain with a long hi
 bench-shared: $(DEV) # jobs in queues of the real Kueue: pods killed, nodes drained, resizes, quota taken back; Kubeflow Trainer beside us (20 minutes; TRAINING=1: they train, on a real node, as root, 8 minutes; FLAGS=--help)
 	@hack/kube-binaries control-plane kwok kueue peers-of-queue $(if $(TRAINING),node)
 	$(TIMED) $(BIN)/python -m benchmarks.shared $(if $(TRAINING),--training) $(FLAGS)
+
+loops-titan: $(DEV) # torchtitan's Trainer killed at each micro-batch, and its own checkpointer; Megatron-core on other layouts, and DeepSpeed (five minutes)
+	@hack/peers "$(VENV)" 'torchtitan==0.3.0 megatron-core==0.16.1 deepspeed==0.19.8'
+	$(TIMED) $(VENV)/peers/torchtitan/bin/python -m lab.scripts.trainer.others
 
 chaos: $(DEV) # kill -9 operator, master, agents at random moments, 20 rounds
 	$(TIMED) $(BIN)/python -m lab chaos --jobs digits $(FLAGS)
