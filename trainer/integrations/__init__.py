@@ -1,1 +1,1 @@
-"""Checkpoints in memory for Hugging Face Trainer, Lightning and accelerate; each module needs its package."""
+"""Checkpoints in memory for the training loops of others: each module but megatron needs its package."""
