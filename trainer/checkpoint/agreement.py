@@ -57,8 +57,8 @@ class Share:
     """Which part of a state a worker has, and what of it it writes to storage.
 
     Of the workers with the same part one `keeps` it in storage. `writes` has the places of the tensors that
-    it writes, None for all. Its rest, all but tensors, is that of part `like`; `ranks` have this part, all of them
-    on one node if it is `alone`.
+    it writes, None for all. Its rest, all but tensors, is that of part `like`; `ranks` have this part, all of
+    them on one node if it is `alone`.
     """
 
     part: int = 0

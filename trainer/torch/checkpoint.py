@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import FrameType
@@ -42,6 +43,7 @@ from elasticjob.trainer.torch.saving.loader import ResumableLoader
 from elasticjob.trainer.torch.saving.named import Names, by_name, by_number, names_of
 from elasticjob.trainer.torch.saving.random_state import RandomState
 from elasticjob.trainer.torch.saving.targets import targets
+from elasticjob.trainer.torch.saving.tree import is_distributed
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.world.peers import gather
 
@@ -121,6 +123,9 @@ class Checkpoint:
         Damaged if there are some, and none can be read; ValueError if it was made with another state.
         """
         self._state |= objects(made or {})
+        for each in self._state.values():
+            if isinstance(each, RandomState):
+                each.layout = self._layout()
         found = self._flash.load(exchange, rank(), self._targets, spares=self._allowed)
         if found is None:
             return 0
@@ -227,6 +232,7 @@ class Checkpoint:
         )  # not if this worker was asked to end: others may not be here
         for each in self._state.values() if together else ():
             if isinstance(each, RandomState):
+                each.layout = self._layout()
                 each.gather(exchange)
         state = self._snapshot()
         if together or not self._saved:
@@ -251,6 +257,13 @@ class Checkpoint:
             return {rank(): self._state_of(value.of, names)}
         state = value if isinstance(value, dict) else value.state_dict()
         return by_name(state, value, names) if isinstance(value, Optimizer) else state
+
+    def _layout(self) -> str:
+        """Return what is the same for two starts whose models are divided alike."""
+        models = [each for each in self._insides().values() if isinstance(each, nn.Module)]
+        tensors = [pair for each in models for pair in each.state_dict().items() if is_distributed(pair[1])]
+        cuts = [(name, str(each.placements), tuple(each.device_mesh.shape)) for name, each in tensors]
+        return f"{zlib.crc32(repr(cuts).encode()):08x}" if cuts else ""
 
     def _insides(self) -> dict[str, Any]:
         """Return the objects of the state by the names of their tensors, in Local those of this worker."""

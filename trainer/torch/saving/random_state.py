@@ -12,7 +12,7 @@ import logging
 import random
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
@@ -20,33 +20,43 @@ import torch.distributed as dist
 log = logging.getLogger("elasticjob")
 
 
+LAYOUT: Final = "layout"
+
+
 class RandomState:
     """The state of the generators of Python, NumPy (if it is imported), torch and CUDA, of every worker.
 
-    `mine` is what was loaded for this worker: None if there was nothing, or nothing for a worker of its rank.
+    `mine` is what was loaded for this worker: None if there was nothing, or nothing for a worker of its rank
+    in its `layout`: workers that share a layer need the same numbers, and in another layout others share it.
     """
 
     def __init__(self) -> None:
         self.mine: dict[str, Any] | None = None
+        self.layout = ""
         self._workers: dict[int, dict[str, Any]] = {}
 
     def gather(self, exchange: Callable[[bytes], list[bytes]]) -> None:
         """Take the state of every worker for the next `state_dict`; all workers call it at once."""
         self._workers = {
             rank: torch.load(io.BytesIO(each), weights_only=True)
-            for rank, each in enumerate(exchange(encode(drawn())))
+            for rank, each in enumerate(exchange(encode({**drawn(), LAYOUT: self.layout})))
         }
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was gathered since the last call, by rank; else the state of this worker alone."""
         gathered, self._workers = self._workers, {}
         rank, world = place()
-        return {"world": world, "workers": gathered or {rank: drawn()}}
+        return {"world": world, "workers": gathered or {rank: {**drawn(), LAYOUT: self.layout}}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on with the numbers of this worker. A worker that has none keeps its own."""
         rank, world = place()
-        if rank == 0 and (state["world"] != world or len(state["workers"]) < world):
+        mine = state["workers"].get(rank)
+        if mine is not None and mine.get(LAYOUT, self.layout) != self.layout:
+            mine = None
+            if rank == 0:
+                log.warning("the checkpoint is of another layout: the random numbers of the script go on")
+        elif rank == 0 and (state["world"] != world or len(state["workers"]) < world):
             log.warning(
                 "the checkpoint has random numbers of %d of %d workers, and there are %d now: what they draw "
                 "(dropout, augmentation) is not what it would have been",
@@ -54,7 +64,7 @@ class RandomState:
                 state["world"],
                 world,
             )
-        self.mine = state["workers"].get(rank)
+        self.mine = mine
         self.restore()
 
     def restore(self) -> None:

@@ -116,11 +116,9 @@ def of_optimizer(optimizer: Optimizer, there: Mapping[str, blocks.Tensor], names
 
     They are named <optimizer>/state/<name or number of the parameter>/<key>, in older ones joined by dots.
     """
-    known = {
-        pointer("", key): each
-        for key, each in zip(keys_of(optimizer, names), parameters_of(optimizer), strict=True)
-    }
-    known |= {str(number): each for number, each in enumerate(parameters_of(optimizer))}
+    known = {str(number): each for number, each in enumerate(parameters_of(optimizer))}
+    pairs = zip(keys_of(optimizer, names), parameters_of(optimizer), strict=True)
+    known |= {pointer("", key): each for key, each in pairs}
     into: dict[str, Tensor] = {}
     for name, where in there.items():
         sign = "/state/" if "/state/" in name else ".state."

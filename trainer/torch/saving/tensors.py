@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -30,6 +30,9 @@ Those of a model may be its own. What is not returned this worker has no place f
 """
 
 
+KEPT: Final = 1 << 28  # bytes of tensors of which a copy is kept while they are filled
+
+
 class Tensors:
     """The form of states in torch; what a worker writes of one is its `agreed` share, if there is one."""
 
@@ -52,13 +55,33 @@ class Tensors:
         return Reading(
             source.heads[0].ended,
             plan,
-            lambda found: fill(targets, found, plan),
+            lambda found: fill_or_undo(targets, found, plan),
             lambda: together(rest_, lambda name: targets.get(name, ABSENT)),
         )
 
     def pin(self, block: memoryview) -> Callable[[], object]:
         """Pin a block for copies from a GPU."""
         return pin(block)
+
+
+def fill_or_undo(targets: Mapping[str, Tensor], source: Source, plan: Plan) -> None:
+    """Fill tensors; if that fails half-way, they become what they were, or, if they are large, not a number.
+
+    A script that catches the error must not train on what is neither its own nor of a checkpoint.
+    """
+    mine = {name: local(each) for name, each in targets.items()}
+    few = sum(each.nbytes for each in mine.values()) <= KEPT
+    before = {name: each.detach().clone() for name, each in mine.items()} if few else {}
+    try:
+        fill(targets, source, plan)
+    except BaseException:
+        with torch.no_grad():
+            for name, each in mine.items():
+                if few:
+                    each.copy_(before[name])
+                elif each.is_floating_point():
+                    each.fill_(torch.nan)
+        raise
 
 
 def fill(targets: Mapping[str, Tensor], source: Source, plan: Plan) -> None:

@@ -164,17 +164,32 @@ def is_distributed(tensor: Tensor) -> bool:
 
 
 def box_here(name: str, tensor: Any) -> Box:
-    """Return what this worker has of a DTensor. Refused if it is a sum that is not made yet."""
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+    """Return what this worker has of a DTensor. Refused if it is a sum that is not made yet.
 
+    Of a dimension that is divided several times `Shard` comes first, in the order of the mesh, and then
+    `_StridedShard`, which fully_shard makes of what is divided already: that of the smallest split factor
+    before the others. torch's own function for this is wrong where the dimension is uneven (2.15).
+    """
     mesh, placements = tensor.device_mesh, tensor.placements
     if any(each.is_partial() for each in placements):
         raise Refused(
             f"{printed(name)} is partial, a sum over workers that is not made: redistribute it first"
         )
-    if mesh.get_coordinate() is None:  # others have it
+    here = mesh.get_coordinate()
+    if here is None:  # others have it
         return (0,) * tensor.dim(), (0,) * max(1, tensor.dim())
-    shape, offset = compute_local_shape_and_global_offset(tensor.shape, mesh, placements)
+    offset, shape = [0] * tensor.dim(), list(tensor.shape)
+    cuts = [
+        (getattr(each, "split_factor", 1), at)
+        for at, each in enumerate(placements)
+        if not each.is_replicate()
+    ]
+    for _, at in sorted(cuts, key=lambda each: each[0]):
+        axis = placements[at].dim
+        each = -(-shape[axis] // mesh.size(at))
+        begin = min(each * here[at], shape[axis])
+        offset[axis] += begin
+        shape[axis] = min(each, shape[axis] - begin)
     return tuple(offset), tuple(shape)
 
 
