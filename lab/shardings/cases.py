@@ -54,5 +54,7 @@ def draw(seed: int, number: int) -> Case:
     layouts = chance.choice(((first, first), (first, other), (first, other, first)))
     dimensions = {name for layout in layouts for name in sizes(layout)}
     drawn = [word for word in UNABLE if chance.random() < ODDS.get(word, 0.22)]
+    if any("fsdp" in each and not {"tp", "sp"}.isdisjoint(each) for each in map(sizes, layouts)):
+        drawn = [word for word in drawn if word != "uneven"]  # torch trains its copies apart
     words = sorted(word for word in drawn if dimensions.isdisjoint(UNABLE[word].split()))
     return Case(f"{' > '.join(layouts)}: {' '.join(words)}")

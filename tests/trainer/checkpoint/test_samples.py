@@ -42,7 +42,8 @@ def flat(value: Any, name: str = "") -> dict[str, str]:
     if isinstance(value, list | tuple):
         value = dict(enumerate(value))
     if isinstance(value, dict) and value:
-        return {at: of for key, each in value.items() for at, of in flat(each, f"{name}/{key}").items()}
+        known = {key: each for key, each in value.items() if key != "layout"}  # newer than all samples
+        return {at: of for key, each in known.items() for at, of in flat(each, f"{name}/{key}").items()}
     if not isinstance(value, torch.Tensor):
         return {name: str(value)}
     whole = getattr(value, "full_tensor", lambda: value)()
