@@ -113,7 +113,7 @@ async def test_a_training_that_has_stopped_early_is_not_gone_on_with(
     assert steps == [5, 5, 5, 5 + more]
 
 
-async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm: Warm) -> None:
+async def test_what_would_not_be_saved_or_trained_right_is_refused(tmp_path: Path, warm: Warm) -> None:
     code, output = await warm.output(TRAINED / "refused.py", tmp_path, PYTHONPATH=str(ROOT))
     assert code == 0, output
     assert output.splitlines() == [
@@ -128,6 +128,9 @@ async def test_what_a_copy_would_not_have_whole_is_refused(tmp_path: Path, warm:
         "the epoch with what it had, after which it may change, or give another checkpoint folder",
         "ValueError: FSDP was asked for, and accelerate trains whole models (NO), as always on CPUs: "
         "train on GPUs, or leave FSDP out (fsdp=, fsdp_plugin=, ACCELERATE_USE_FSDP)",
+        "ValueError: Elastic gives each worker records of its own, and 0.bias, 0.weight is divided in "
+        "another way than by fully_shard (tensor, sequence or context parallel): workers that share it need "
+        "the same records; use fully_shard alone, or a script of your own with Checkpoint",
     ]
 
 

@@ -6,12 +6,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from accelerate import FullyShardedDataParallelPlugin
+from torch import nn
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.utils.data import DataLoader
 
 from elasticjob.trainer.integrations import huggingface, lightning, plain
 from elasticjob.trainer.integrations.accelerate import ElasticAccelerator
 from elasticjob.trainer.integrations.lightning import ResumableLoader
+from elasticjob.trainer.torch import Elastic, node_mesh
 
 
 def refused(call: Callable[..., Any], *arguments: Any) -> None:
@@ -41,3 +45,6 @@ refused(plain.check_order, "3 batches of epoch 0", plain.order_of(loader, 1, 3),
 refused(plain.check_order, "3 batches of epoch 0", plain.order_of(loader, 1, 3), before | {"workers": 2})
 plugin = FullyShardedDataParallelPlugin(fsdp_version=2)
 refused(lambda: ElasticAccelerator(folder, cpu=True, fsdp_plugin=plugin))
+model = nn.Sequential(nn.Linear(2, 2))
+parallelize_module(model, node_mesh(), {"0": ColwiseParallel()})
+refused(Elastic, model, torch.optim.SGD(model.parameters()))
