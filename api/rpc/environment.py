@@ -17,6 +17,7 @@ ROLE: Final = "ELASTICJOB_ROLE"  # NODE_TYPE
 INDEX: Final = "ELASTICJOB_INDEX"  # NODE_RANK, NODE_ID
 POD_NAME: Final = "POD_NAME"
 POD_IP: Final = "POD_IP"
+ALLOW_MISSING: Final = "ELASTICJOB_ALLOW_MISSING"  # patterns: names that a checkpoint or a script has alone
 ALLOW_UNSAVED: Final = "ELASTICJOB_ALLOW_UNSAVED"  # any text: the run succeeds without its last checkpoint
 FORGIVE_AFTER: Final = "ELASTICJOB_FORGIVE_AFTER"  # seconds: runPolicy.forgiveRestartsAfterSeconds
 GRACE: Final = "ELASTICJOB_GRACE"  # seconds: the pod's terminationGracePeriodSeconds

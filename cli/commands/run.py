@@ -116,6 +116,13 @@ def run(
             help="Succeed even if the last checkpoint could not be written. Default: exit code 74.",
         ),
     ] = False,
+    allow_missing: Annotated[
+        list[str] | None,
+        option(
+            "--allow-missing",
+            help="Pattern of names that a checkpoint or the script may have alone: model.head.*; repeatable.",
+        ),
+    ] = None,
     module: Annotated[
         bool, option("--module", "-m", help="The script is a module, as in python -m.")
     ] = False,
@@ -235,6 +242,8 @@ def run(
     [bold]elasticjob run --nproc-per-node 2 train.py --epochs 10[/]
     """
     low, high = node_range(nnodes)
+    if allow_missing:
+        os.environ[names.ALLOW_MISSING] = " ".join(allow_missing)
     if parent := os.environ.pop(BESIDE, ""):
         standalone = False
         tether(int(parent))

@@ -178,20 +178,21 @@ class Attempt:
         pieces.check(heads)
         if not self.readers.reads:
             return Met()
-        source: Source
-        if manifest is None:
-            here = {part: block.path for part, block in self._here().items()}
-            holders = [all_[self.readers.rank % len(all_)] for all_ in self.chosen.holders]
-            servers = [self.told[each].server for each in holders]
-            source = InMemory(self.places.mark, heads, here, servers, self.places.token)
-        else:
-            source = InStorage(self._storage(), manifest, heads)
+        source = self._source(heads, manifest)
         found = read(source, len(self.told))
         plans.append((found, source))
         takes = bytes(name in found.plan.wanted for name in names_in(heads))
         keys = keys_of(found.plan)
         needs = bytes(((each.part, True) in keys) + 2 * ((each.part, False) in keys) for each in heads)
         return Met(takes=takes, needs=needs)
+
+    def _source(self, heads: Sequence[Head], manifest: Manifest | None) -> Source:
+        if manifest is not None:
+            return InStorage(self._storage(), manifest, heads)
+        here = {part: block.path for part, block in self._here().items()}
+        holders = [all_[self.readers.rank % len(all_)] for all_ in self.chosen.holders]
+        servers = [self.told[each].server for each in holders]
+        return InMemory(self.places.mark, heads, here, servers, self.places.token)
 
     def _check_names(self, heads: Sequence[Head], all_: Sequence[Met]) -> None:
         """Raise ValueError for tensors that no worker has a place for."""

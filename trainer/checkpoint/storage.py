@@ -105,7 +105,7 @@ class Storage:
     """
 
     def __init__(self, where: str, clock: Callable[[], float] = time.time) -> None:
-        self._files, self._root = _open(where)
+        self._files, self._root = file_system(where)
         self._clock = clock
         self._local = "file" in _protocols(self._files)
         self.where = self._root if self._local else where
@@ -495,7 +495,8 @@ def _pour(blocks_: Iterable[memoryview], file: Any) -> None:
             file.write(block[at : at + CHUNK])
 
 
-def _open(where: str) -> tuple[Any, str]:
+def file_system(where: str) -> tuple[Any, str]:
+    """Return what reads and writes at a path or URL, and the path in it. ValueError for an unknown kind."""
     try:
         files, root = fsspec.core.url_to_fs(where)
     except (ValueError, ImportError) as error:

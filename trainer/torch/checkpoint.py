@@ -28,8 +28,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from elasticjob.api.rpc.environment import ALLOW_MISSING
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.flash import Flash
+from elasticjob.trainer.checkpoint.opening import Readers
 from elasticjob.trainer.checkpoint.part import Save
 from elasticjob.trainer.checkpoint.pieces import THIS
 from elasticjob.trainer.checkpoint.rest import pointer, printed
@@ -44,6 +46,7 @@ from elasticjob.trainer.torch.saving.named import Names, by_name, by_number, nam
 from elasticjob.trainer.torch.saving.random_state import RandomState
 from elasticjob.trainer.torch.saving.targets import targets
 from elasticjob.trainer.torch.saving.tree import is_distributed
+from elasticjob.trainer.torch.starting import Where, begin, starts
 from elasticjob.trainer.torch.state import Stateful, plain
 from elasticjob.trainer.torch.world.peers import gather
 
@@ -51,9 +54,6 @@ log = logging.getLogger("elasticjob")
 
 LARGE, FEW = 1 << 16, 4  # bytes of a worker that are given by itself, if no more workers have so many
 OTHERS: Final = 1.0  # seconds until all workers of a job know that they are to end
-
-ALLOW_MISSING: Final = "ELASTICJOB_ALLOW_MISSING"
-"""Patterns, with spaces between, beside those of `allow_missing`."""
 
 __all__ = ["Checkpoint", "Local", "RandomState", "ResumableLoader"]
 
@@ -68,6 +68,10 @@ class Checkpoint:
     pipeline and expert parallel); any other layout loads them as well. Plain tensors have to be the same on
     all workers, or of an object in Local. What `allow_missing` has patterns of (model.head.*) may be on one
     side alone: in the checkpoint, or in the state, where it stays as it is.
+    Where no checkpoint is yet, step 1 begins with the weights in `start`: a file of safetensors or
+    torch.save, a folder of torch.distributed.checkpoint or Hugging Face, or the place of another training,
+    whose optimizers go on, too, with the rates of the script. For several models give a path for each; with
+    `cast` floats may be of another type.
     All workers make one, after init_process_group, and call it at the same steps.
     """
 
@@ -79,6 +83,8 @@ class Checkpoint:
         every: int = 100,
         save_every: int = 1000,
         keep: int = 2,
+        start: Where | Mapping[str, Where] | None = None,
+        cast: bool = False,
         allow_missing: Sequence[str] = (),
         environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
@@ -86,11 +92,12 @@ class Checkpoint:
         if every < 1 or save_every < 1 or save_every % every:
             raise ValueError(f"save_every is {save_every}: give a multiple of every, {every}")
         self._state = objects(state)
-        given = environment.get(ALLOW_MISSING, "")
+        given = environment.get(ALLOW_MISSING, "")  # with spaces between
         self._allowed = [
             *([allow_missing] if isinstance(allow_missing, str) else allow_missing),
             *given.split(),
         ]
+        self._start, self._cast = start, cast
         self._every, self._save_every = every, save_every
         self._round = int(environment.get(ROUND, "0"))
         self._channel = channel_to(environment)
@@ -128,11 +135,17 @@ class Checkpoint:
                 each.layout = self._layout()
         found = self._flash.load(exchange, rank(), self._targets, spares=self._allowed)
         if found is None:
+            self._begin()
             return 0
         state, save = found
         self._loaded = save.step
+        for name, each in self._state.items():
+            if name not in state:
+                what = "random numbers" if isinstance(each, RandomState) else name
+                log.warning("the checkpoint has no %s: what the script has made goes on", what)
         of = f"the checkpoint of step {save.step} in {self._flash.where}"
-        for warning in restoring.warnings_of(self._restore(state, of), of, "checkpoint.load()"):
+        changes = self._restore(state, of, self._allowed)
+        for warning in restoring.warnings_of(changes, of, "checkpoint.load()"):
             if rank() == 0:
                 log.warning("%s", warning)
         return save.step
@@ -140,6 +153,20 @@ class Checkpoint:
     def check(self) -> None:
         """Refuse what could not be saved whole, before the first step. All workers call it at once."""
         self._form.agree(self._snapshot())
+
+    def _begin(self) -> None:
+        """Begin with what is in `start`, if it was given."""
+        readers = Readers(exchange, rank(), True, lambda _: None, self._allowed)
+        for where, into in () if self._start is None else starts(self._start, self._state):
+            names = names_of(self._insides())
+            state, allowed = begin(where, into, self._form, names, readers, world(), cast=self._cast)
+            optimizers = [each for each in into.values() if isinstance(each, Optimizer)]
+            arguments = [dict(group) for each in optimizers for group in each.param_groups]
+            self._restore(state, f"start {where}", allowed)
+            for group in (group for each in optimizers for group in each.param_groups):
+                group.update(arguments.pop(0))  # a schedule that begins goes by the rates of the script
+            if rank() == 0:
+                log.info("the training begins with %s of %s", ", ".join(state), where)
 
     def save(self, step: int, *, last: bool = False, ended: int = 0) -> None:
         """After `step`: copy the state, if it is time. With `last` write it to storage at any rate.
@@ -272,7 +299,7 @@ class Checkpoint:
             for name, each in self._state.items()
         }
 
-    def _restore(self, state: Mapping[str, Any], of: str) -> list[str]:
+    def _restore(self, state: Mapping[str, Any], of: str, allowed: Sequence[str]) -> list[str]:
         """Load each object's state; return which arguments of the script that changes."""
         schedulers = [each for each in self._state.values() if isinstance(each, LRScheduler)]
         names = names_of(self._insides())
@@ -282,14 +309,12 @@ class Checkpoint:
         changes: list[str] = []
         for name, each in models_first:  # what does not fit another model, an optimizer does not fit either
             if name not in state:
-                what = "random numbers" if isinstance(each, RandomState) else name
-                log.warning("the checkpoint has no %s: what the script has made goes on", what)
                 continue
             mine, saved = inside(each), state[name][rank()] if isinstance(each, Local) else state[name]
             if isinstance(mine, Optimizer):
-                saved = by_number(saved, mine, names, self._allowed)
+                saved = by_number(saved, mine, names, allowed)
             elif isinstance(mine, nn.Module):
-                saved = {**left_alone(mine, saved, name, self._allowed), **saved}
+                saved = {**left_alone(mine, saved, name, allowed), **saved}
             changes += restoring.load(f"state[{name!r}]", mine, saved, of, schedulers)
         return changes
 

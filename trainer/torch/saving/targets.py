@@ -32,12 +32,13 @@ def targets(
     names: Names = NO_NAMES,
     allowed: Sequence[str] = (),
     label: str = "state[{!r}]",
+    cast: bool | None = None,
 ) -> dict[str, Tensor]:
     """Return what to fill with the tensors of a checkpoint, placed over the workers as the model is now.
 
     `state` has by name (`pointer`) what holds tensors, `names` those of parameters. What is not returned has
     no place on this worker. ValueError names what a model lacks in the checkpoint, unless a pattern of
-    `allowed` has it, and what is of another shape or type there.
+    `allowed` has it, and what is of another shape or type there; with `cast` floats may be of another.
 
     A model's own tensors are filled, and then given to its load_state_dict, as torch.distributed.checkpoint
     does. All other objects may keep what they are given, so they get new tensors. An optimizer has no state
@@ -50,7 +51,7 @@ def targets(
     for owner, each in state.items():
         mine = {name: there[name] for name in there if owners[name] == owner}
         if isinstance(each, (nn.Module, Own)):
-            into |= of_module(each, owner, mine, allowed, label)
+            into |= of_module(each, owner, mine, allowed, label, cast)
         elif isinstance(each, Optimizer):
             into |= of_optimizer(each, mine, names)
         else:
@@ -74,6 +75,7 @@ def of_module(
     there: Mapping[str, blocks.Tensor],
     allowed: Sequence[str],
     label: str,
+    cast: bool | None = None,
 ) -> dict[str, Tensor]:
     """Return a model's own tensors by their names in the checkpoint, which may be joined by dots."""
     own = StateParts(module.state_dict(), owner).tensors
@@ -84,8 +86,8 @@ def of_module(
     lacking = [name for name in lacking if not any(fnmatchcase(printed(name), each) for each in allowed)]
     wrong = [f"{inner(name, owner)} is not in the checkpoint" for name in lacking]
     for name, named in found.items():
-        if named in there and not takes(there[named], own[name]):
-            wrong.append(differs(inner(name, owner), own[name], there[named]))
+        if named in there and not takes(there[named], own[name], cast=bool(cast)):
+            wrong.append(differs(inner(name, owner), own[name], there[named], cast=cast))
     if wrong:
         raise ValueError(
             f"{THIS} does not fit {label.format(owner)}: {listed(wrong)}; train with the model of the "
@@ -104,11 +106,12 @@ def inner(name: str, owner: str) -> str:
     return printed(name.removeprefix(f"{owner}/"))
 
 
-def differs(name: str, mine: Tensor, theirs: blocks.Tensor) -> str:
+def differs(name: str, mine: Tensor, theirs: blocks.Tensor, *, cast: bool | None) -> str:
     """Return how a tensor differs from that of a checkpoint."""
     if tuple(mine.shape) != whole_of(theirs):
         return f"{name} has the shape {whole_of(theirs)} there and {tuple(mine.shape)} here"
-    return f"{name} is {theirs.dtype} there and {str(mine.dtype).removeprefix('torch.')} here"
+    way_out = " (cast=True takes other floats)" if cast is False else ""
+    return f"{name} is {theirs.dtype} there and {str(mine.dtype).removeprefix('torch.')} here{way_out}"
 
 
 def of_optimizer(optimizer: Optimizer, there: Mapping[str, blocks.Tensor], names: Names) -> dict[str, Tensor]:
@@ -142,9 +145,11 @@ def loads_as_torch(module: nn.Module) -> bool:
     return getattr(module.load_state_dict, "__func__", None) is nn.Module.load_state_dict
 
 
-def takes(where: blocks.Tensor, tensor: Tensor) -> bool:
-    """Whether a tensor can be filled with one of a checkpoint as it is."""
-    return tuple(tensor.shape) == whole_of(where) and tensor.dtype is getattr(torch, where.dtype)
+def takes(where: blocks.Tensor, tensor: Tensor, *, cast: bool) -> bool:
+    """Whether a tensor can be filled with one of a checkpoint as it is, or with `cast` from other floats."""
+    kind: torch.dtype = getattr(torch, where.dtype)
+    floats = cast and kind.is_floating_point and tensor.dtype.is_floating_point
+    return tuple(tensor.shape) == whole_of(where) and (tensor.dtype is kind or floats)
 
 
 def empty(where: blocks.Tensor, like: Tensor | None) -> Tensor:
