@@ -12,14 +12,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from elasticjob.api.resources import Bytes, MalformedQuantity
 from elasticjob.api.sentences import amount
 from elasticjob.cli.errors import Exit, Failure
 from elasticjob.cli.options import Group
 from elasticjob.cli.output import Output, hand_over_json, say
 from elasticjob.trainer.checkpoint.part import Damaged, Newer
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, mixture
-from elasticjob.trainer.torch import exported, saved
-from elasticjob.trainer.torch.saved import Described, NoCheckpoint, Saved
+from elasticjob.trainer.torch import exported, imported, saved
+from elasticjob.trainer.torch.saved import Described, ForEach, NoCheckpoint, Saved
 
 
 class Format(StrEnum):
@@ -109,31 +110,54 @@ def export(
     ] = None,
     step: Step = None,
     only: Annotated[str, typer.Option("--only", help="A part of the state alone: model, or keep.ema.")] = "",
+    shard_size: Annotated[
+        str, typer.Option("--shard-size", help="A folder as Hugging Face has it, with files of 5GB at most.")
+    ] = "",
 ) -> None:
     """Write a checkpoint's state, with whole tensors, in a format that is read without elasticjob.
 
     Example: [bold]elasticjob checkpoint export /mnt/run model.safetensors --only model[/]
     """
-    kind = format_ or SUFFIXES.get(out.suffix)
+    try:
+        shard = int(Bytes.parse(shard_size.removesuffix("B") or "0").value)
+    except MalformedQuantity as error:
+        raise Failure(f"--shard-size: {error}", code=Exit.USAGE) from error
+    kind = format_ or SUFFIXES.get(out.suffix, Format.SAFETENSORS if shard else None)
+    if shard and kind is not Format.SAFETENSORS:
+        raise Failure(f"--shard-size is for safetensors, and the format is {kind}", code=Exit.USAGE)
     if kind is None:
         problem, step_ = f"the name {out} does not tell the format", "give --format torch, safetensors or dcp"
         raise Failure(problem, next_step=step_, code=Exit.USAGE)
     with told_in_a_sentence():
         out.parent.mkdir(parents=True, exist_ok=True)
         found = Saved(*saved.found(place, step))
-        exported.chosen(found.described(), only)  # before gigabytes are read for nothing
-        state = exported.chosen(found.state(saved.on_disk(out.parent)), only)
-        left_out = exported.export(state, out, kind)
+        left_out = exported.export(found, only, out, kind, shard)
     more = f", without {left_out} values that are no tensors: --format torch has them" if left_out else ""
     say(f"step {found.manifest.step} of {place} is in {out}{more}")
 
 
+def import_(
+    source: Annotated[
+        str, typer.Argument(help="A .safetensors or torch file, or a folder of Hugging Face or DCP.")
+    ],
+    place: Annotated[str, typer.Argument(help="A folder or URL without checkpoints.")],
+    name: Annotated[str, typer.Option("--as", help="The name of the model in the state.")] = "model",
+) -> None:
+    """Write the weights in files of others as a checkpoint of step 0, with which trainings begin.
+
+    Example: [bold]elasticjob checkpoint import model.safetensors /mnt/run[/]
+    """
+    with told_in_a_sentence():
+        imported.write(source, name, Storage(place))
+    say(f"{source} is step 0 of {place}")
+
+
 checkpoint = Group(
-    """Show checkpoints of a training, or export them to other formats; the script is not needed.
+    """Show checkpoints of a training, import or export them; the script is not needed.
 
     Example: [bold]elasticjob checkpoint show /mnt/run[/]
     """,
-    {"show": show, "export": export},
+    {"show": show, "export": export, "import": import_},
 )
 
 
@@ -192,9 +216,11 @@ def branches(value: Any, indent: str, depth: int) -> Iterator[str]:
     for key, each in pairs:
         if isinstance(each, Described):
             shape = "×".join(map(str, each.shape)) or "scalar"
-            yield f"{indent}{key}  {each.dtype}  {shape}  {human_size(each.size)}"
+            pieces = f"  {each.pieces} pieces" if each.pieces > 1 else ""
+            yield f"{indent}{key}  {each.dtype}  {shape}  {human_size(each.size)}{pieces}"
         elif isinstance(each, (Mapping, list, tuple)) and each and not is_short(each):
-            yield f"{indent}{key}" + (f": {amount(len(each), 'value')}" if depth == 1 else "")
+            told = f": one for each of {len(each)} workers" if isinstance(each, ForEach) else ""
+            yield f"{indent}{key}{told}" + (f": {amount(len(each), 'value')}" if depth == 1 else "")
             if depth != 1:
                 yield from branches(each, f"{indent}  ", depth - 1)
         else:
@@ -204,7 +230,8 @@ def branches(value: Any, indent: str, depth: int) -> Iterator[str]:
 def is_short(value: Any) -> bool:
     """Whether a list or a mapping is told in one line: it has no tensors, and is one of plain values."""
     children = value.values() if isinstance(value, Mapping) else value
-    plain = all(not isinstance(each, (Described, Mapping, list, tuple)) for each in children)
+    plain = not isinstance(value, ForEach)
+    plain = plain and all(not isinstance(each, (Described, Mapping, list, tuple)) for each in children)
     return plain and (isinstance(value, (list, tuple)) or len(repr(value)) <= LONGEST)
 
 
@@ -248,7 +275,8 @@ def jsonable(value: Any) -> Any:
     """Return a state as JSON has it; a tensor is an object of its dtype, shape and bytes."""
     match value:
         case Described():
-            return {"tensor": {"dtype": value.dtype, "shape": [*value.shape], "bytes": value.size}}
+            more = {"pieces": value.pieces} if value.pieces > 1 else {}
+            return {"tensor": {"dtype": value.dtype, "shape": [*value.shape], "bytes": value.size, **more}}
         case Mapping():
             return {str(key): jsonable(each) for key, each in value.items()}
         case list() | tuple():

@@ -230,7 +230,7 @@ class Flash:
     def _write_by_itself(self, to: Storage, taken: StateParts, save: Save, place: Share) -> None:
         """Write this worker's part to storage while training waits; the agent commits it with the others."""
         try:
-            written, _ = self._write_part(to, taken, save, place)
+            written, _ = write_part(to, taken, save, place)
         except Trouble as trouble:
             problem = storage.printable(
                 f"the checkpoint of step {save.step} is not in {self._where}: {trouble}"
@@ -252,7 +252,7 @@ class Flash:
         self._say(Hampered(problem=problem))
 
     def _write(self, to: Storage, taken: StateParts, save: Save, place: Share, exchange: Exchange) -> None:
-        written = _encode_written(self._write_part(to, taken, save, place)) if place.keeps else b""
+        written = _encode_written(write_part(to, taken, save, place)) if place.keeps else b""
         all_ = [_decode_written(each) for each in exchange(written) if each]
         if place.keeps and place.part == 0:
             all_.sort(key=lambda each: each[1].part)
@@ -261,17 +261,19 @@ class Flash:
             if strangers := to.commit(manifest, [head for _, head in all_], self._keep).strangers:
                 log.warning("%s", part.beside(storage.printable(self._where), strangers))
 
-    def _write_part(self, to: Storage, taken: StateParts, save: Save, place: Share) -> Written:
-        tensors, body, at = layout(taken, save, place)
-        block = memoryview(mmap.mmap(-1, at + len(body)))
-        taken.fill(block, tensors)
-        part.seal(block, body, at)
-        return to.write(block)
-
 
 Written = tuple[storage.Part, Head]
 _encode_written = msgspec.msgpack.Encoder().encode
 _decode_written = msgspec.msgpack.Decoder(Written).decode
+
+
+def write_part(to: Storage, taken: StateParts, save: Save, place: Share) -> Written:
+    """Write a part of a state to storage; returns its file and its head."""
+    tensors, body, at = layout(taken, save, place)
+    block = memoryview(mmap.mmap(-1, at + len(body)))
+    taken.fill(block, tensors)
+    part.seal(block, body, at)
+    return to.write(block)
 
 
 def layout(taken: StateParts, save: Save, place: Share) -> tuple[tuple[part.Tensor, ...], bytes, int]:

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.filesystem import FileSystemWriter
-from torch.distributed.checkpoint.state_dict_saver import save
+
+from elasticjob.trainer.torch.saved import ROOM, Described, Saved, groups, on_disk
 
 SAFE: Final = {
     torch.float64: "F64",
@@ -45,16 +43,22 @@ class NotExported(ValueError):
     """A format cannot hold a state."""
 
 
-def export(state: Any, out: Path, kind: str) -> int:
+def export(of: Saved, only: str, out: Path, kind: str, shard: int = 0) -> int:
     """Write a state as a new file or folder `out`, whole or not at all; return how many values it leaves out.
 
-    FileExistsError if `out` is there already, NotExported if the format cannot hold the state.
+    With `shard` safetensors are a folder of Hugging Face, in files of at most so many bytes. FileExistsError
+    if `out` is there already, NotExported if the format cannot hold the state.
     """
+    described = chosen(of.described(), only)
     if out.exists():
         raise FileExistsError(f"{out} is there already: remove it, or give another name")
     temporary = out.with_name(f"{out.name}.{secrets.token_hex(4)}.tmp")
     try:
-        left_out = WRITERS[kind](state, temporary)
+        if kind == "safetensors":
+            with of.pinned():
+                left_out = as_safetensors(of, described, temporary, shard)
+        else:
+            left_out = WRITERS[kind](chosen(of.state(on_disk(out.parent)), only), temporary)
         os.replace(temporary, out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -70,6 +74,10 @@ def as_torch(state: Any, path: Path) -> int:
 
 def as_dcp(state: Any, path: Path) -> int:
     """Write it as torch.distributed.checkpoint does, in one process."""
+    from torch.distributed.checkpoint.api import CheckpointException  # a CPU second of imports
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
     if not isinstance(state, Mapping):
         raise NotExported("torch.distributed.checkpoint takes a dict: leave --only out, or name a dict")
     values_by_name(state)
@@ -82,33 +90,51 @@ def as_dcp(state: Any, path: Path) -> int:
     return 0
 
 
-def as_safetensors(state: Any, path: Path) -> int:
-    """Write the tensors alone, their names joined by dots."""
-    values = values_by_name(state)
-    tensors = {name: each for name, each in values.items() if isinstance(each, Tensor)}
+def as_safetensors(of: Saved, described: Any, path: Path, shard: int) -> int:
+    """Write the tensors alone, their names joined by dots, one after the other."""
+    values = values_by_name(described)
+    tensors = {name: each for name, each in values.items() if isinstance(each, Described)}
     for name, each in tensors.items():
-        if each.dtype not in SAFE:
+        if each.kind not in SAFE:
             raise NotExported(f"{name} is of {each.dtype}, which safetensors has not: use --format torch")
-    at, table = 0, {"__metadata__": {"format": "pt"}}
-    ordered = sorted(tensors.items(), key=lambda each: (-each[1].itemsize, each[0]))  # so all are aligned
-    for name, tensor in ordered:
-        end = at + tensor.nbytes
-        table[name] = {"dtype": SAFE[tensor.dtype], "shape": [*tensor.shape], "data_offsets": [at, end]}  # type: ignore[dict-item]
+    if not shard:
+        write_safetensors(of, tensors, path)
+        return len(values) - len(tensors)
+    sizes = {name: each.size for name, each in tensors.items()}
+    files = groups(sizes, shard)
+    names = [f"model-{number:05d}-of-{len(files):05d}.safetensors" for number in range(1, len(files) + 1)]
+    names = names if len(files) > 1 else ["model.safetensors"]
+    path.mkdir()
+    for file, group in zip(names, files, strict=True):
+        write_safetensors(of, {name: tensors[name] for name in group}, path / file)
+    weights = {name: file for file, group in zip(names, files, strict=True) for name in group}
+    index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": weights}
+    if len(files) > 1:
+        (path / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+    return len(values) - len(tensors)
+
+
+def write_safetensors(of: Saved, tensors: Mapping[str, Described], path: Path) -> None:
+    """Write a file of safetensors, some tensors at a time."""
+    at, table = 0, dict[str, Any](__metadata__={"format": "pt"})
+    ordered = sorted(tensors.items(), key=lambda each: (-each[1].kind.itemsize, each[0]))  # all are aligned
+    for name, each in ordered:
+        end = at + each.size
+        table[name] = {"dtype": SAFE[each.kind], "shape": [*each.shape], "data_offsets": [at, end]}
         at = end
     head = json.dumps(table, separators=(",", ":")).encode()
     head += b" " * (-len(head) % 8)
     with path.open("wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
-        for _, tensor in ordered:
-            tensor.contiguous().view(-1).view(torch.uint8).numpy().tofile(file)
-    return len(values) - len(tensors)
+        sizes = {each.name: each.size for _, each in ordered}
+        for group in groups(
+            sizes, ROOM if of.manifest.index else sum(sizes.values())
+        ):  # else it is read whole
+            for tensor in of.tensors(group, on_disk(path.parent)).values():
+                tensor.view(-1).view(torch.uint8).numpy().tofile(file)
 
 
-WRITERS: Final[Mapping[str, Callable[[Any, Path], int]]] = {
-    "torch": as_torch,
-    "safetensors": as_safetensors,
-    "dcp": as_dcp,
-}
+WRITERS: Final[Mapping[str, Callable[[Any, Path], int]]] = {"torch": as_torch, "dcp": as_dcp}
 
 
 def values_by_name(state: Any) -> dict[str, Any]:

@@ -22,12 +22,16 @@ from msgspec.structs import replace
 
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.checkpoint import pieces
-from elasticjob.trainer.checkpoint.part import LARGEST_HEAD, Damaged, Head, Tensor
+from elasticjob.trainer.checkpoint.agreement import Share
+from elasticjob.trainer.checkpoint.flash import write_part
+from elasticjob.trainer.checkpoint.part import LARGEST_HEAD, Damaged, Head, Save, Tensor
+from elasticjob.trainer.checkpoint.reading import wholes
 from elasticjob.trainer.checkpoint.rest import REFERENCE, pointer, printed
 from elasticjob.trainer.checkpoint.sources import Slab, Slabs
-from elasticjob.trainer.checkpoint.storage import file_system
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, file_system
 from elasticjob.trainer.torch.exported import SAFE
-from elasticjob.trainer.torch.saving.tree import StateParts
+from elasticjob.trainer.torch.saved import ROOM, described, groups, in_memory, tensors
+from elasticjob.trainer.torch.saving.tree import StateParts, decode
 from elasticjob.trainer.torch.world.chunks import bytes_of
 
 KINDS: Final = "a .safetensors file, a file of torch.save, or a folder of Hugging Face, DCP or elasticjob"
@@ -268,3 +272,21 @@ def prefixes(names: Collection[str], known: Sequence[str]) -> Iterator[str]:
     for each in known:
         if names and all(name.startswith(each) for name in names):
             yield from (each + more for more in prefixes([name.removeprefix(each) for name in names], known))
+
+
+def write(where: str, owner: str, to: Storage) -> None:
+    """Write what is at a path as step 0 of an empty place. ValueError if that has checkpoints."""
+    if any(to.standing()):
+        raise ValueError(f"{to.where} has checkpoints: give an empty place")
+    if (files := opened(where)) is None:
+        raise ValueError(f"{where} has no files of others: give {KINDS.rpartition(' or ')[0]}")
+    source, written = files.of(owner), list[Any]()
+    all_ = {name: described(name, [each]) for name, each in wholes(source.heads).items()}
+    parts = groups({name: each.size for name, each in all_.items()}, ROOM)
+    for number, names in enumerate(parts):
+        taken = StateParts({})
+        taken.rest = decode(source.heads[0].rest)
+        taken.tensors = tensors(source, source.heads, {name: all_[name] for name in names}, in_memory)
+        share = Share(number, len(parts), ranks=() if number else (0,))
+        written.append(write_part(to, taken, Save(0, 0), share))
+    to.commit(Manifest(0, 0, tuple(file for file, _ in written)), [head for _, head in written], keep=1)

@@ -9,24 +9,26 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from elasticjob.trainer.checkpoint import reading, rest, rows
-from elasticjob.trainer.checkpoint.part import Damaged
-from elasticjob.trainer.checkpoint.pieces import whole_of
-from elasticjob.trainer.checkpoint.sources import InStorage
-from elasticjob.trainer.checkpoint.storage import Manifest, Storage
+from elasticjob.trainer.checkpoint.part import Damaged, Head, Tensor
+from elasticjob.trainer.checkpoint.pieces import box_of, by_name, listed, whole_of
+from elasticjob.trainer.checkpoint.sources import InStorage, Source
+from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble
 from elasticjob.trainer.torch.saving.tensors import fill
 from elasticjob.trainer.torch.saving.tree import decode, together, view
 
 Room = Callable[[int], memoryview]
 """Returns memory for so many bytes, which may be a file's."""
+ROOM: Final = 1 << 28  # bytes of tensors that are read at once
 
 
 class NoCheckpoint(LookupError):
@@ -35,16 +37,31 @@ class NoCheckpoint(LookupError):
 
 @dataclass(frozen=True)
 class Described:
-    """Type and shape of a tensor, before its bytes are read."""
+    """Type and shape of a tensor, before its bytes are read; its name, and in how many pieces it is."""
 
     dtype: str
     shape: tuple[int, ...]
+    name: str = field(default="", compare=False)
+    pieces: int = field(default=1, compare=False)
 
     @property
     def size(self) -> int:
         """Its size in bytes."""
-        kind: torch.dtype = getattr(torch, self.dtype)
-        return prod(self.shape) * kind.itemsize
+        return prod(self.shape) * self.kind.itemsize
+
+    @property
+    def kind(self) -> torch.dtype:
+        """Its type as torch has it."""
+        found: torch.dtype = getattr(torch, self.dtype)
+        return found
+
+
+class ForEach(dict[int, Any]):
+    """What each worker had for itself, by rank (`Local`)."""
+
+    def copy(self) -> ForEach:
+        """Return one of the same kind."""
+        return ForEach(self)
 
 
 def read(where: str | os.PathLike[str], step: int | None = None) -> Any:
@@ -86,10 +103,10 @@ class Saved:
         self.manifest, self._storage = manifest, storage
         self._source = InStorage(storage, manifest)
         self.heads = self._source.heads
-        self._rest = rest.merged([decode(each) for each in reading.rests(self.heads, 0, 0)])
+        self._rest = with_locals([decode(each) for each in reading.rests(self.heads, 0, 0)])
         if rows.is_store(self._rest):
             self._rest, self.heads = rows.of_tables(self.heads)
-        self._wholes = reading.wholes(self.heads)
+        self._pieces = by_name(self.heads)
         together(self._rest, self._described)
 
     def described(self) -> Any:
@@ -98,25 +115,69 @@ class Saved:
 
     def state(self, room: Room) -> Any:
         """Return the state, all bytes checked; its tensors are in memory that `room` gives."""
-        shapes = {name: self._described(name) for name in self._wholes}
-        tensors = {
-            name: view(room(each.size)[: each.size], each.dtype, each.shape) for name, each in shapes.items()
-        }
-        boxes = {name: ((0,) * len(each.shape), each.shape) for name, each in shapes.items()}
-        with self._storage.pinned(self.manifest.step):
-            fill(tensors, self._source, reading.plan(self.heads, self._source, boxes, 0))
-        return together(self._rest, tensors.__getitem__)
+        with self.pinned():
+            return together(self._rest, self.tensors(self._pieces, room).__getitem__)
+
+    def pinned(self) -> AbstractContextManager[None]:
+        """Keep the checkpoint from being removed while it is read."""
+        return self._storage.pinned(self.manifest.step)
+
+    def tensors(self, names: Iterable[str], room: Room) -> dict[str, torch.Tensor]:
+        """Return some tensors, checked, in memory that `room` gives."""
+        return tensors(self._source, self.heads, {name: self._described(name) for name in names}, room)
 
     def verify(self) -> None:
-        """Read all bytes. Damaged if they are not those that were written."""
+        """Read all bytes. Damaged if they are not those that were written, Trouble for what is not there."""
         for head in self._source.heads:
-            with self._source.open(head.part):
-                pass
+            try:
+                with self._source.open(head.part):
+                    pass
+            except Trouble as trouble:
+                there = listed([rest.printed(each.name) for each in head.tensors])
+                raise Trouble(f"{trouble}; it has {there}") from trouble
 
     def _described(self, name: str) -> Any:
-        if name not in self._wholes:
+        if name not in self._pieces:
             raise Damaged(f"step {self.manifest.step} names the tensor {name}, and no part has it")
-        return Described(self._wholes[name].dtype, whole_of(self._wholes[name]))
+        return described(name, [each for _, each in self._pieces[name]])
+
+
+def described(name: str, pieces: Sequence[Tensor]) -> Described:
+    """Return what the pieces of a tensor tell of it."""
+    return Described(pieces[0].dtype, whole_of(pieces[0]), name, len({*map(box_of, pieces)}))
+
+
+def tensors(
+    source: Source, heads: Sequence[Head], of: Mapping[str, Described], room: Room
+) -> dict[str, torch.Tensor]:
+    """Return whole tensors of a source, which has checked them."""
+    found = {name: view(room(each.size)[: each.size], each.dtype, each.shape) for name, each in of.items()}
+    boxes = {name: ((0,) * len(each.shape), each.shape) for name, each in of.items()}
+    fill(found, source, reading.plan(heads, source, boxes, 0))
+    return found
+
+
+def groups(sizes: Mapping[str, int], most: int) -> list[list[str]]:
+    """Return names in groups, in their order, of at most so many bytes but for single ones."""
+    found: list[list[str]] = [[]]
+    left = most
+    for name, size in sizes.items():
+        if size > left and found[-1]:
+            found.append([])
+            left = most
+        found[-1].append(name)
+        left -= size
+    return found
+
+
+def with_locals(rests: Sequence[Any]) -> Any:
+    """Return the rests of all parts as one, in which each entry that each worker had for itself is told."""
+    whole = rest.merged(rests)
+    for name, each in whole.items() if isinstance(whole, Mapping) and len(rests) > 1 else ():
+        inner = [one.get(name, ()) for one in rests]
+        if isinstance(each, dict) and {*each} == {*range(len(each))} and max(map(len, inner)) < 2:
+            whole[name] = ForEach(each)
+    return whole
 
 
 def in_memory(size: int) -> memoryview:

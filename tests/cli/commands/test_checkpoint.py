@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,30 @@ def saved(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def save_parts(
-    where: Path, pieces: list[tuple[tuple[int, ...], torch.Tensor]], whole: tuple[int, ...]
+    where: Path,
+    pieces: list[tuple[tuple[int, ...], torch.Tensor]],
+    whole: tuple[int, ...],
+    own: Sequence[dict[str, Any]] = ({}, {}),
 ) -> None:
     """Save one tensor `w`, a piece of it in each part, as workers of FSDP2 do, and `b`, which all have."""
     storage, files = Storage(str(where)), []
     for number, (offset, piece) in enumerate(pieces):
         b = torch.arange(3)
-        state = {"model": {"w": piece, "b": b}}
+        state = {"model": {"w": piece, "b": b}, **own[number]}
         taken = StateParts(state)
         name_w, name_b = taken.tensors
         shapes = [part.Shape(name_w, "float32", tuple(piece.shape), 4, whole, offset)]
         shapes += [part.Shape(name_b, "int64", (3,), 8)]
         tensors, at = part.place(shapes)
-        head = Head(step=1, round=1, part=number, parts=len(pieces), tensors=tensors, rest=taken.encode())
+        head = Head(
+            step=1,
+            round=1,
+            part=number,
+            parts=len(pieces),
+            tensors=tensors,
+            rest=taken.encode(),
+            ranks=(number,),
+        )
         block = memoryview(bytearray(at + len(body := part.encode(head))))
         for where_, tensor in zip(tensors, (piece, b), strict=True):
             tensor_in(block, where_).copy_(tensor)
@@ -143,6 +155,11 @@ def test_two_trainings_in_one_place_are_told(saved: tuple[Path, dict[str, Any]])
         (lambda place: ["export", place, place], 2, "does not tell the format"),
         (lambda place: ["export", place, place / "a.pt", "--only", "modle"], 2, "model, optimizer, notes"),
         (lambda place: ["export", place, place / "a.pt", "--only", "notes.seen.7"], 2, "7 is not there"),
+        (lambda place: ["export", place, place / "a", "--shard-size", "5GBs"], 2, "--shard-size: "),
+        (lambda place: ["export", place, place / "a.pt", "--shard-size", "5GB"], 2, "is for safetensors"),
+        (lambda place: ["import", place, place.parent / "new"], 1, "has no files of others"),
+        (lambda place: ["import", place / "absent.pt", place.parent / "new"], 1, "there is no"),
+        (lambda place: ["import", "a.pt", place], 1, "has checkpoints: give an empty place"),
         (lambda place: ["export", place, part_of(place), "--format", "torch"], 1, "is there already"),
         (lambda place: ["export", damaged(place), place / "a.pt"], 1, "the checkpoint is damaged: part-"),
         (lambda place: ["export", newer(place), place / "a.pt"], 1, "use a newer elasticjob"),
@@ -218,6 +235,33 @@ def test_safetensors_tells_what_it_leaves_out_and_refuses_two_of_one_name(tmp_pa
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.safetensors", "run"]
 
 
+def test_layers_are_exported_to_files_of_a_size_and_imported_as_a_step_0(
+    tmp_path: Path, saved: tuple[Path, dict[str, Any]]
+) -> None:
+    place, state = saved
+    assert checkpoint("export", place, tmp_path / "hf", "--only", "model", "--shard-size", "20B")[0] == 0
+    index = json.loads((tmp_path / "hf" / "model.safetensors.index.json").read_bytes())
+    sizes = {name: each.nbytes for name, each in state["model"].items()}
+    assert (index["metadata"]["total_size"], index["weight_map"].keys()) == (
+        sum(sizes.values()),
+        sizes.keys(),
+    )
+    for file in {*index["weight_map"].values()}:
+        assert sum(sizes[name] for name, of in index["weight_map"].items() if of == file) <= 20
+        assert re.fullmatch(r"model-0000\d-of-00002.safetensors", file)
+    assert checkpoint("import", tmp_path / "hf", tmp_path / "new", "--as", "net")[0] == 0
+    assert "step 0" in checkpoint("show", tmp_path / "new", "--verify")[1]
+    read_ = read(tmp_path / "new")["net"]
+    assert read_.keys() == state["model"].keys()
+    assert all(torch.equal(read_[name], each) for name, each in state["model"].items())
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).to(torch.bfloat16)
+    both = {"net": net, "optimizer": torch.optim.Adam(net.parameters())}
+    with pytest.raises(ValueError, match="give the same names"):
+        Checkpoint(tmp_path / "new", both, environment={}).load()
+    assert Checkpoint(tmp_path / "new", both, environment={}, allow_missing="optimizer").load() == 0
+    assert torch.equal(net.get_parameter("0.weight"), state["model"]["0.weight"])
+
+
 def test_distributed_checkpoint_loads_it(tmp_path: Path, saved: tuple[Path, dict[str, Any]]) -> None:
     from torch.distributed.checkpoint.state_dict_loader import load  # a CPU second of imports
 
@@ -238,6 +282,30 @@ def test_a_tensor_of_several_parts_is_whole_again(tmp_path: Path, axis: int) -> 
     assert same(read(tmp_path), {"model": {"w": whole, "b": torch.arange(3)}})
     described = Saved(*found(str(tmp_path))).described()
     assert described["model"] == {"w": Described("float32", (5, 7)), "b": Described("int64", (3,))}
+
+
+def test_show_tells_pieces_and_what_each_worker_has_for_itself(tmp_path: Path) -> None:
+    own = [{"own": {rank: {"seen": rank}}} for rank in range(2)]
+    save_parts(tmp_path, [((0,), torch.ones(3)), ((3,), torch.ones(2))], (5,), own)
+    shown = [" ".join(line.split()) for line in checkpoint("show", tmp_path)[1].splitlines()]
+    for expected in ("w float32 5 20 B 2 pieces", "b int64 3 24 B", "own: one for each of 2 workers"):
+        assert expected in shown
+    assert (
+        json.loads(checkpoint("show", tmp_path, "--json")[1])["state"]["model"]["w"]["tensor"]["pieces"] == 2
+    )
+
+
+def test_verify_names_the_tensor_that_a_part_lacks(tmp_path: Path) -> None:
+    save_parts(tmp_path, [((0,), torch.ones(3)), ((3,), torch.ones(2))], (5,))
+    (found_,) = tmp_path.glob("*/part-00001*")
+    content = bytearray(found_.read_bytes())
+    content[part.START] ^= 1
+    found_.write_bytes(content)
+    code, shown, _ = checkpoint("show", tmp_path, "--verify")
+    assert (code, "model.w is not what was written" in shown) == (1, True), shown
+    found_.unlink()
+    code, shown, _ = checkpoint("show", tmp_path, "--verify")
+    assert (code, "No such file or directory; it has model.w, model.b" in shown) == (1, True), shown
 
 
 def test_a_tensor_of_which_a_piece_is_missing_is_damage(tmp_path: Path) -> None:
@@ -263,7 +331,7 @@ def test_the_page_shows_commands_and_code_that_work(
     page = (Path(elasticjob.__file__).parents[1] / "docs" / "checkpoints.md").read_text()
     page = page.replace("/mnt/run", str(saved[0])).replace("4000", "5")
     commands = re.findall(r"^elasticjob (checkpoint .*?)(?:  +#.*)?$", page, re.MULTILINE)
-    assert len(commands) == 5
+    assert len(commands) == 7
     for each in commands:
         code, _, errors = checkpoint(*each.split()[1:])
         assert code == 0, errors
