@@ -42,7 +42,7 @@ PRINTS: Final = {
     "show",
 }
 PROGRAMS: Final = {"run", "agent", "devcluster", "operator", "di-server", "brain", "master", "dashboard"}
-FOR_PEOPLE: Final = {"describe", "wait", "convert", "export"}
+FOR_PEOPLE: Final = {"describe", "wait", "convert", "export", "import"}
 """Text, an exit code or a file is their answer: `get -o json` has the object."""
 
 

@@ -133,6 +133,7 @@ ELASTICJOB_RUN: Final[Flags] = {
     **TORCHRUN,
     "recovery": Flag(acts.same("recovery")),
     "grace": Flag(acts.same("grace")),
+    "allow-missing": Flag(acts.same("allow-missing")),
     "allow-unsaved": Flag(acts.same("allow-unsaved", valued=False), 0),
     "network-check": Flag(acts.same("network-check", valued=False), 0),
     "exclude-straggler": Flag(acts.same("exclude-straggler", valued=False), 0),
