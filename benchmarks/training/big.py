@@ -42,10 +42,9 @@ def work(layers: int, where: str) -> None:
     for each in model:
         fully_shard(each)
     model.to_empty(device="cpu")
-    for layer, each in enumerate(model.parameters()):
+    for layer, parameter in enumerate(model.parameters()):
         torch.manual_seed(layer)
-        with torch.no_grad():
-            local(each).normal_()
+        local(parameter.detach()).normal_()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     checkpoint = Checkpoint(where, {"model": model, "optimizer": optimizer}, every=1, save_every=1)
     before, began = peak(), time.perf_counter()

@@ -18,7 +18,8 @@ from elasticjob.trainer.checkpoint.part import SMALL, Shape
 from elasticjob.trainer.checkpoint.pieces import Box, listed, missing
 
 WAYS_OUT: Final = (
-    "make it a DTensor, which says what each worker has, or give the object as Local(...), one for each"
+    "make it a DTensor, which says what each worker has, or give the object as Local(...), one for each; "
+    "buffers of BatchNorm are equal with SyncBatchNorm"
 )
 Range = tuple[str, Box]
 
@@ -45,11 +46,15 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What a worker has: its pieces, the form of all that is no tensor; its node, "" if not known."""
+    """What a worker has: its pieces, the form of all that is no tensor; its node, "" if not known.
+
+    `names` are those of the objects in its state.
+    """
 
     pieces: tuple[Piece, ...]
     form: str
     node: str = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,10 +90,10 @@ def piece_of(shape: Shape) -> Piece:
 def agree(told: Sequence[Description]) -> list[Share]:
     """Return the share of each worker, by rank. Refused with the names of tensors that would not be whole."""
     _check(told)
-    kinds: dict[tuple[Range, ...], list[int]] = defaultdict(list)
+    kinds: dict[tuple[tuple[Range, ...], str], list[int]] = defaultdict(list)
     forms: dict[str, int] = {}
     for rank, each in enumerate(told):
-        kinds[tuple(piece.range for piece in each.pieces)].append(rank)
+        kinds[tuple(piece.range for piece in each.pieces), each.form].append(rank)
     parts = list(kinds.values())
     for number, ranks in enumerate(parts):
         forms.setdefault(told[ranks[0]].form, number)
@@ -129,6 +134,12 @@ def check_copies(copies: Mapping[Range, Sequence[int]], prints: Sequence[Mapping
 
 def _check(told: Sequence[Description]) -> None:
     """Refuse tensors of one name that do not fit each other, or that the workers do not have as a whole."""
+    for rank, each in enumerate(told):
+        if alone := set(each.names) ^ set(told[0].names):
+            raise Refused(
+                f"rank 0 and rank {rank} have other objects in their states: {listed(sorted(alone))}; give "
+                "all workers the same names, an empty dict where a worker has nothing"
+            )
     boxes: dict[str, dict[Box, int]] = defaultdict(dict)
     kinds: dict[str, tuple[Piece, int]] = {}
     wrong: dict[str, str] = {}

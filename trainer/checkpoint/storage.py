@@ -119,7 +119,7 @@ class Storage:
         """
         head, bytes_, body, at = stored_form(block)
         folder, crc = self._folder(head.step), zlib.crc32(body)
-        name = f"part-{head.part:05d}-of-{head.parts:05d}.r{head.round}.{crc:08x}"
+        _, name = named(head)
         begin = blocks.first(body, at).ljust(START, b"\0")
         with self._reaching(f"{folder}/{name}"):
             self._files.makedirs(folder, exist_ok=True)
@@ -204,6 +204,8 @@ class Storage:
                 f"{printable(path)} has format {manifest.format}, and this program reads format {FORMAT}: "
                 "use a newer elasticjob"
             )
+        if manifest.step != step:
+            raise Damaged(f"the manifest of step {step} is that of step {manifest.step}")
         for each in manifest.files:
             if not PART.fullmatch(each.name):
                 raise Damaged(
@@ -448,6 +450,12 @@ def stored_form(block: memoryview) -> tuple[Head, list[memoryview], bytes, int]:
     return head, bytes_, blocks.encode(head), at
 
 
+def named(head: Head) -> tuple[int, str]:
+    """Return the checksum of a stored head, and the name of its file."""
+    crc = zlib.crc32(blocks.encode(head))
+    return crc, f"part-{head.part:05d}-of-{head.parts:05d}.r{head.round}.{crc:08x}"
+
+
 def check_places(manifest: Manifest, heads: Sequence[Head]) -> None:
     """Raise Damaged unless these are the heads of the parts of a manifest, with pieces within the files."""
     of = f"the index of step {manifest.step}"
@@ -456,6 +464,8 @@ def check_places(manifest: Manifest, heads: Sequence[Head]) -> None:
     for number, (head, part) in enumerate(zip(heads, manifest.parts, strict=True)):
         if head.save != manifest.save:
             raise Damaged(f"{part.name} is of round {head.round}, and the manifest of {manifest.round}")
+        if manifest.index and (part.crc, part.name) != named(head):
+            raise Damaged(f"the manifest of step {manifest.step} names {part.name}, which its index does not")
         if (head.part, head.parts) != (number, len(heads)) or not 0 <= head.like < len(heads):
             raise Damaged(f"{of} has part {head.part} of {head.parts} in place {number}")
         for each in head.tensors:

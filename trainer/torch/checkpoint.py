@@ -19,6 +19,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from operator import index
 from types import FrameType
 from typing import Any, Final
 
@@ -93,10 +94,11 @@ class Checkpoint:
             raise ValueError(f"save_every is {save_every}: give a multiple of every, {every}")
         self._state = objects(state)
         given = environment.get(ALLOW_MISSING, "")  # with spaces between
-        self._allowed = [
+        allowed = [
             *([allow_missing] if isinstance(allow_missing, str) else allow_missing),
             *given.split(),
         ]
+        self._allowed, self._keys = with_optimizers(allowed, self._state)
         self._start, self._cast = start, cast
         self._every, self._save_every = every, save_every
         self._round = int(environment.get(ROUND, "0"))
@@ -173,10 +175,13 @@ class Checkpoint:
 
         With `ended` the training is over with it, though so many steps had been asked for (`is_ended`).
 
-        A worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code 143). Where each
-        worker has a part of it, all have to copy the same step, and are asked moments apart: then it copies
-        after each step from now on, and exits a while later.
+        Under an agent, a worker that was asked to end (SIGTERM) copies its state and exits (SystemExit, code
+        143). Where each worker has a part of it, all have to copy the same step, and are asked moments apart:
+        then it copies after each step from now on, and exits a while later.
         """
+        step = index(step)  # of NumPy, too
+        if step < 0:
+            raise ValueError(f"step is {step}: give the number of steps that are done")
         if not (last or self.is_due(step)):
             if not self._saved:
                 self._agree(self._snapshot())
@@ -271,7 +276,7 @@ class Checkpoint:
 
     def _agree(self, state: Any) -> None:
         """Agree with all workers on who writes what, before a first save and where a state changed."""
-        self._form.agree(state)
+        self._form.agree(state, again=not self._saved)
         self._saved = True
 
     def _snapshot(self) -> Any:
@@ -312,7 +317,7 @@ class Checkpoint:
                 continue
             mine, saved = inside(each), state[name][rank()] if isinstance(each, Local) else state[name]
             if isinstance(mine, Optimizer):
-                saved = by_number(saved, mine, names, allowed)
+                saved = by_number(saved, mine, names, [*allowed, *self._keys])
             elif isinstance(mine, nn.Module):
                 saved = {**left_alone(mine, saved, name, allowed), **saved}
             changes += restoring.load(f"state[{name!r}]", mine, saved, of, schedulers)
@@ -353,8 +358,14 @@ class Checkpoint:
         names = names_of(insides)
         found = targets(insides, tensors, names, self._allowed)
         for name, each in insides.items():
-            if isinstance(each, Optimizer) and (saved := at(rest, name)) is not None:
-                by_number(saved, each, names, self._allowed, f"{THIS} does not fit state[{printed(name)!r}]")
+            if (saved := at(rest, name)) is None:
+                continue
+            label = f"state[{printed(name)!r}]"
+            if isinstance(each, Optimizer):
+                allowed = [*self._allowed, *self._keys]
+                saved = by_number(saved, each, names, allowed, f"{THIS} does not fit {label}")
+            if isinstance(saved, Mapping):
+                restoring.check(label, each, saved, THIS)
         return found
 
     def _may_miss(self, name: str) -> bool:
@@ -396,6 +407,17 @@ def at(rest: Any, name: str) -> Any:
 def inside(value: Any) -> Any:
     """Return the object in a Local, others as they are."""
     return value.of if isinstance(value, Local) else value
+
+
+def with_optimizers(patterns: Sequence[str], state: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return patterns with those of the same parameters in the optimizers, and those of their keys."""
+    models = [name for name, each in state.items() if isinstance(inside(each), nn.Module)]
+    optimizers = [name for name, each in state.items() if isinstance(inside(each), Optimizer)]
+    inner = [
+        each.removeprefix(f"{name}.") for each in patterns for name in models if each.startswith(f"{name}.")
+    ]
+    more = [f"{name}.state.{each}{end}" for name in optimizers for each in inner for end in ("", ".*")]
+    return [*patterns, *more], inner
 
 
 def left_alone(

@@ -47,10 +47,7 @@ def load(name: str, mine: Any, saved: Any, of: str, schedulers: Sequence[LRSched
     if not isinstance(saved, Mapping):  # of a class of the script's own
         mine.load_state_dict(saved)
         return []
-    if misfit := _misfit(mine, saved):
-        raise ValueError(
-            f"{of} does not fit {name}: it has {misfit}; make it as it was, or give another folder"
-        )
+    check(name, mine, saved, of)
     changes = [f"{name}: {change}" for change in _changes(mine, saved, schedulers)]
     mine.load_state_dict(saved)
     return changes
@@ -94,6 +91,14 @@ def _differences(mine: Mapping[str, Any], saved: Mapping[str, Any]) -> list[str]
         *(f"{key} is not in the checkpoint" for key in shapes if key not in theirs),
         *(f"{key} is only in the checkpoint" for key in theirs if key not in shapes),
     ]
+
+
+def check(name: str, mine: Any, saved: Mapping[str, Any], of: str) -> None:
+    """Raise ValueError if the state of an optimizer or a scheduler does not fit."""
+    if misfit := _misfit(mine, saved):
+        raise ValueError(
+            f"{of} does not fit {name}: it has {misfit}; make it as it was, or give another folder"
+        )
 
 
 def _misfit(mine: Any, saved: Mapping[str, Any]) -> str:

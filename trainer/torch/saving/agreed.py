@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from elasticjob.trainer.checkpoint.agreement import (
@@ -62,8 +62,8 @@ class Agreed(Tensors):
         """Whether this worker has what it had when all agreed."""
         return self._known is not None and self._describe(StateParts(state)) == self._known
 
-    def agree(self, state: Any) -> None:
-        """Agree with all workers, which call this at once, if one of them has other pieces than before.
+    def agree(self, state: Any, *, again: bool = False) -> None:
+        """Agree with all workers, which call this at once, if one has other pieces, or wants it `again`.
 
         Refused, on all of them, if what they have would be no whole checkpoint.
         """
@@ -74,7 +74,8 @@ class Agreed(Tensors):
         except Refused as error:
             mine = str(error)
         self._last = state, taken
-        if all(each == SAME for each in self._exchange(SAME if mine == self._known else CHANGED)):
+        changed = again or mine != self._known
+        if all(each == SAME for each in self._exchange(CHANGED if changed else SAME)):
             return
         self._known = None
         told = [_decode(each) for each in self._exchange(encode(mine))]
@@ -89,7 +90,8 @@ class Agreed(Tensors):
 
     def _describe(self, taken: StateParts) -> Description:
         pieces = tuple(piece_of(each) for each in taken.shapes() if not self._is_own(each.name))
-        return Description(pieces, repr(form_of(taken.rest, self._own)), self._node)
+        names = tuple(sorted(map(str, taken.rest))) if isinstance(taken.rest, Mapping) else ()
+        return Description(pieces, repr(form_of(taken.rest, self._own)), self._node, names)
 
     def _is_own(self, name: str) -> bool:
         return name.startswith(self._own) if self._own else False
@@ -133,7 +135,7 @@ def fingerprints(tensors: Sequence[Tensor]) -> list[int]:
 def _sum(tensor: Tensor) -> Tensor | int:
     if tensor.is_meta or not tensor.numel():
         return 0
-    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
     if flat.storage_offset() % 8 or flat.data_ptr() % 8:
         flat = flat.clone()
@@ -145,15 +147,15 @@ def _sum(tensor: Tensor) -> Tensor | int:
 
 
 def buffers_of_ddp() -> set[int]:
-    """Return where the buffers of all models in DistributedDataParallel are: rank 0 gives them to the others.
+    """Return where all buffers are if there is DistributedDataParallel: rank 0 gives them to the others.
 
-    It does so before the next forward pass, so those of rank 0 are the state. A script may save a model that
-    it wraps later, so they are looked for; this happens only where buffers differ.
+    It does so before the next forward pass, so those of rank 0 are the state, and that of an average of the
+    model. A script may wrap a model later that it saves, so they are looked for, only where buffers differ.
     """
-    wrapped = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
-    return {
-        buffer.data_ptr() for each in wrapped if each.broadcast_buffers for buffer in each.module.buffers()
-    }
+    modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+    if not any(isinstance(each, DistributedDataParallel) for each in modules):
+        return set()
+    return {buffer.data_ptr() for each in modules for buffer in each.buffers(recurse=False)}
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -54,10 +54,24 @@ def targets(
             into |= of_module(each, owner, mine, allowed, label, cast)
         elif isinstance(each, Optimizer):
             into |= of_optimizer(each, mine, names)
-        else:
-            own = StateParts(each, owner).tensors if isinstance(each, dict) else {}
-            into |= {name: empty(where, own.get(name)) for name, where in mine.items()}
+        elif mine:
+            plain = isinstance(each, dict)
+            own = StateParts(each if plain else each.state_dict(), owner).tensors
+            into |= {
+                name: own[name] if plain and is_free(where, own.get(name)) else empty(where, own.get(name))
+                for name, where in mine.items()
+            }
     return into
+
+
+def is_free(where: blocks.Tensor, tensor: Tensor | None) -> bool:
+    """Whether a dict's own tensor can be filled: others may have it, too, such as a model its parameters."""
+    if tensor is None or not takes(where, tensor, cast=False):
+        return False
+    mine = local(tensor)
+    return not mine.is_meta and not any(
+        n > 1 and not step for n, step in zip(mine.shape, mine.stride(), strict=True)
+    )
 
 
 def owner_of(name: str, state: Mapping[str, Any], older: Mapping[str, str]) -> str:
@@ -89,13 +103,19 @@ def of_module(
         if named in there and not takes(there[named], own[name], cast=bool(cast)):
             wrong.append(differs(inner(name, owner), own[name], there[named], cast=cast))
     if wrong:
+        allow = ", or allow what is missing by --allow-missing PATTERN" if lacking else ""
         raise ValueError(
             f"{THIS} does not fit {label.format(owner)}: {listed(wrong)}; train with the model of the "
-            "checkpoint, give another folder, or allow what is missing by --allow-missing PATTERN"
+            f"checkpoint, {'' if allow else 'or '}give another folder{allow}"
         )
     filled = isinstance(module, Own) or loads_as_torch(module)
+    if filled and (meta := [inner(name, owner) for name, each in own.items() if local(each).is_meta]):
+        raise ValueError(
+            f"{label.format(owner)} has {listed(meta)} on the meta device, where nothing can be loaded: call "
+            'model.to_empty(device="cpu"), or "cuda", before'
+        )
     return {
-        named: own[name] if filled and not local(own[name]).is_meta else empty(there[named], own[name])
+        named: own[name] if filled else empty(there[named], own[name])
         for name, named in found.items()
         if named in there
     }

@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pickle import UnpicklingError  # noqa: TID251  # only the name of torch's error
+from pickle import PicklingError, UnpicklingError  # noqa: TID251  # only the names of torch's errors
 from typing import Any, Final
 
 import torch
@@ -70,13 +70,19 @@ class StateParts:
 
     def encode(self) -> bytes:
         """Return the rest as bytes."""
-        file = io.BytesIO()
-        torch.save(self.rest, file)
-        return file.getvalue()
+        return encoded(self.rest)
 
     def check(self) -> None:
-        """Raise TypeError if the rest could not be read again."""
-        decode(self.encode())
+        """Raise TypeError, with the name, if the rest could not be read again."""
+        try:
+            decode(self.encode())
+        except (TypeError, AttributeError, RecursionError, PicklingError) as error:
+            for name in self.rest if isinstance(self.rest, dict) else ():
+                try:
+                    decode(encoded({name: self.rest[name]}))
+                except Exception as inner:
+                    raise TypeError(f"state[{name!r}]: {inner}") from error
+            raise
 
     def shapes(self) -> Iterator[Shape]:
         """Yield what a block has to know of each tensor."""
@@ -111,6 +117,13 @@ def together(rest: Any, tensor: Callable[[str], Any]) -> Any:
     return rest
 
 
+def encoded(rest: Any) -> bytes:
+    """Return a rest as bytes."""
+    file = io.BytesIO()
+    torch.save(rest, file)
+    return file.getvalue()
+
+
 def decode(rest: bytes) -> Any:
     """Return the rest from its bytes. TypeError if it holds what only a trusted program may load."""
     if plain.is_plain(rest):
@@ -142,6 +155,10 @@ def settle(model: nn.Module) -> None:
 def shape_of(name: str, tensor: Tensor | Piece) -> Shape:
     """Return what a block has to know of a tensor."""
     mine = local(tensor)
+    if mine.is_meta:
+        raise Refused(
+            f"{printed(name)} is on the meta device: call model.to_empty(device=...), and fill it, before"
+        )
     if isinstance(tensor, Piece):
         kind = str(mine.dtype).removeprefix("torch.")
         return Shape(name, kind, tuple(mine.shape), mine.itemsize, tensor.shape, tensor.offset)
