@@ -268,10 +268,11 @@ def imports_of(node: ast.AST, used: set[str]) -> Iterator[str]:
         case ast.Import(names=names):
             yield from (alias.name for alias in names if alias.name not in LIBRARIES or bound(alias) in used)
         case ast.ImportFrom(module=str(module), names=names, level=0):
-            if module in LIBRARIES and not used & {bound(alias) for alias in names}:
-                return
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in names)
+            if module not in LIBRARIES:
+                yield module
+                yield from (f"{module}.{alias.name}" for alias in names)
+            elif used & {bound(alias) for alias in names}:
+                yield from (f"{module}.{'Elastic' if each.name == '*' else each.name}" for each in names)
 
 
 def bound(alias: ast.alias) -> str:

@@ -41,6 +41,7 @@ OURS = "elasticjob.trainer.integrations"
         ("import elasticjob.trainer.torch as ej", False),
         ("from elasticjob.trainer.jax import Dataset, Elastic\nElastic({}, 3)", True),
         ("from elasticjob.trainer.jax import Dataset", False),
+        ("from elasticjob.trainer.torch import saved\nsaved.read('/mnt/run')", False),
         (
             "try:\n    from elasticjob.trainer.torch import Elastic\nexcept ImportError:\n    Elastic = None",
             False,
