@@ -3,7 +3,7 @@
     python -m benchmarks.training.layouts
 
 The state is that of a transformer and AdamW, divided by fully_shard. Parts are streams of zeros with the
-checksums of zeros. What several workers of a node need one of them reads.
+checksums of zeros. What several workers of a node need one of them reads. Of many nodes some are looked at.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from elasticjob.trainer.checkpoint.reading import Plan
 from elasticjob.trainer.checkpoint.shared import Key, groups, keys_of
 from elasticjob.trainer.checkpoint.sources import Slab, Slabs, by_ranges, spans
 
+MOST = 12  # nodes that are looked at where there are more
 State = Mapping[str, tuple[int, ...]]
 
 
@@ -142,7 +143,9 @@ def row(state: State, of: int, by: int, node: int) -> list[str]:
     """Return what it takes to read a checkpoint of `of` ranks by `by` ranks, `node` of them on each node."""
     heads, whole = saved(state, of), sum(prod(shape) * 4 for shape in state.values())
     read, requests, most, beside = 0, list[int](), 0, 0.0
-    for first in range(0, by, node):
+    nodes = list(range(0, by, node))
+    nodes = nodes[:: max(1, len(nodes) // MOST)]
+    for first in nodes:
         plans = [
             reading.plan(heads, Zeros(heads), {name: box(s, rank, by) for name, s in state.items()}, rank)
             for rank in range(first, min(by, first + node))
@@ -150,11 +153,12 @@ def row(state: State, of: int, by: int, node: int) -> list[str]:
         more, asked_for, per_part = asked(heads, plans)
         read, requests, most = read + more, requests + asked_for, max(most, per_part)
         beside = beside or memory(heads, plans[0])
-    mean, largest = sum(requests) / by, max(requests)
+    mean, largest = sum(requests) / len(requests), max(requests)
+    whole_read = read / len(requests) * by
     return [
         f"{of} → {by} by {node}",
         f"{whole / 1e9:.1f} GB",
-        f"{read / whole:.3f}",
+        f"{whole_read / whole:.3f}",
         f"{mean:.2f}",
         f"{largest}",
         f"{most}",
