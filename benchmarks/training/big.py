@@ -89,9 +89,9 @@ def run(nodes: int, layers: int, where: str) -> dict[str, Any]:
 
 
 def main(
-    gigabytes: Annotated[float, Option(help="The size of the state.")] = 3.0,
+    gigabytes: Annotated[float, Option(min=0.2, help="The size of the state.")] = 3.0,
     where: Annotated[str, Option(help="A new folder or URL. Default: a temporary folder.")] = "",
-    layers: Annotated[int, Option(hidden=True)] = 0,
+    layers: Annotated[int, Option(min=0, hidden=True)] = 0,
     worker: Annotated[bool, Option("--worker", hidden=True)] = False,
 ) -> None:
     """Save and load, and print the table."""

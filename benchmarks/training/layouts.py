@@ -167,7 +167,7 @@ def row(state: State, of: int, by: int, node: int) -> list[str]:
 
 
 def main(
-    ranks: Annotated[int, Option(help="The ranks of the largest row.")] = 2816,
+    ranks: Annotated[int, Option(min=32, help="The ranks of the largest row.")] = 2816,
 ) -> None:
     """Print the table; requests for the index are two, of rank 0."""
     columns = (

@@ -32,6 +32,9 @@ class There(msgspec.Struct):
     gone: int = 0
 
 
+_decode = msgspec.msgpack.Decoder(There).decode  # made here: see `part.decode`
+
+
 def keys_of(plan: Plan) -> set[Key]:
     """Return what a worker reads of which parts."""
     return {(part, each.tensor.size < SMALL) for part, wanted in plan.parts.items() for each in wanted}
@@ -111,7 +114,7 @@ class Shared:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             found = os.pread(fd, os.fstat(fd).st_size, 0)
-            there = msgspec.msgpack.decode(found, type=There) if found else There()
+            there = _decode(found) if found else There()
             yield data, there
             encoded = msgspec.msgpack.encode(there)
             os.ftruncate(fd, 0)

@@ -35,6 +35,7 @@ from elasticjob.trainer.torch.saving.tree import StateParts, decode
 from elasticjob.trainer.torch.world.chunks import bytes_of
 
 KINDS: Final = "a .safetensors file, a file of torch.save, or a folder of Hugging Face, DCP or elasticjob"
+_decode = msgspec.json.Decoder(dict[str, Any]).decode  # made here: see `part.decode`
 TYPES: Final = {name: str(kind).removeprefix("torch.") for kind, name in SAFE.items()}
 HUGGING_FACE: Final = tuple(
     file + more for file in ("model.safetensors", "pytorch_model.bin") for more in ("", ".index.json")
@@ -134,7 +135,7 @@ def of_hugging_face(files: Any, root: str, kind: str, names: Collection[str]) ->
     if not kind.endswith(".json"):
         return [of_file(files, f"{root}/{kind}")]
     try:
-        index = msgspec.json.decode(files.cat_file(f"{root}/{kind}"), type=dict[str, Any])
+        index = _decode(files.cat_file(f"{root}/{kind}"))
         known = msgspec.convert(index.get("weight_map"), dict[str, str])
     except UNREADABLE as error:
         raise ValueError(f"{kind} cannot be read: {error}") from error
@@ -180,7 +181,7 @@ def of_file(files: Any, path: str) -> File:
             f"{path} is no file of safetensors, or cut: its table would end at {begin} of {size}"
         )
     try:
-        table = msgspec.json.decode(files.cat_file(path, 8, begin), type=dict[str, Any])
+        table = _decode(files.cat_file(path, 8, begin))
         table.pop("__metadata__", None)
         entries = msgspec.convert(table, dict[str, Entry])
     except UNREADABLE as error:

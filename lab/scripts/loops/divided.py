@@ -31,6 +31,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from elasticjob.trainer.integrations import huggingface, lightning
 from elasticjob.trainer.integrations.accelerate import ElasticAccelerator
+from lab.processes import end_on_sigterm
 
 BATCH, EPOCHS, MICRO, EACH = 12, 2, 4, 2  # records of all in a micro-batch; those in an epoch, and in a step
 RECORDS: Any = [{"inputs": each} for each in torch.arange(BATCH * MICRO * 6.0).sin().view(-1, 6)]
@@ -175,10 +176,14 @@ def start(loop: str, run: Run, of: Path) -> list[list[Any]]:
     """Start a training, in a copy of a folder; return its losses and states, none if it did not end."""
     shutil.copytree(of, run.folder, ignore=shutil.ignore_patterns("store", "result-*", "log-*"))
     processes = [get_context("fork").Process(target=work, args=(loop, run, n)) for n in range(run.workers)]
-    for each in processes:
-        each.start()
-    for each in processes:
-        each.join()
+    try:
+        for each in processes:
+            each.start()
+        for each in processes:
+            each.join()
+    finally:
+        for each in processes:
+            each.kill()
     result = run.folder / "result-0"
     return json.loads(result.read_text()) if result.exists() else [[], []]
 
@@ -194,6 +199,7 @@ def judge(found: list[list[Any]], right: list[list[Any]], begins: int) -> str:
 
 def main() -> None:
     """Print a row for each loop and micro-batch, or those that are named; exit with 1 if one is not equal."""
+    end_on_sigterm()
     loops = [each for each in LOOPS if each in sys.argv] or list(LOOPS)
     kills = [int(each) for each in sys.argv[1:] if each.isdecimal()] or range(EACH + 1, EPOCHS * MICRO + 1)
     place, rows = Path(tempfile.mkdtemp()), []

@@ -49,6 +49,7 @@ from torchtitan.trainer import Trainer  # noqa: E402
 from elasticjob.trainer.integrations.megatron import Sharded  # noqa: E402
 from elasticjob.trainer.integrations.torchtitan import ElasticCheckpointer  # noqa: E402
 from elasticjob.trainer.torch.checkpoint import Checkpoint  # noqa: E402
+from lab.processes import end_on_sigterm  # noqa: E402
 
 BATCH, LOCAL, LENGTH = 12, 3, 16
 Layout = tuple[int, int]  # data-parallel shards or pipeline stages, tensor-parallel workers
@@ -173,11 +174,14 @@ def forked(work: Callable[..., None], folder: Path, layout: Layout, *given: Any)
     processes = [
         multiprocessing.get_context("fork").Process(target=be, args=(rank,)) for rank in range(workers)
     ]
-    for each in processes:
-        each.start()
-    for each in processes:
-        each.join(120)
-        each.kill()
+    try:
+        for each in processes:
+            each.start()
+        for each in processes:
+            each.join(120)
+    finally:
+        for each in processes:
+            each.kill()
 
 
 def trained(folder: Path, *given: Any) -> Lines:
@@ -233,6 +237,7 @@ def cases(place: Path) -> Iterator[tuple[str, Any, Any]]:
 
 
 if __name__ == "__main__":
+    end_on_sigterm()
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, seen, expected in cases(Path(folder)):
