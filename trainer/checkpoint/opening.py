@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from elasticjob.trainer.checkpoint import pieces
+from elasticjob.trainer.checkpoint import memory, pieces
 from elasticjob.trainer.checkpoint.choice import Chosen, Offer
 from elasticjob.trainer.checkpoint.memory import Block
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
@@ -192,6 +192,9 @@ class Attempt:
         here = {part: block.path for part, block in self._here().items()}
         holders = [all_[self.readers.rank % len(all_)] for all_ in self.chosen.holders]
         servers = [self.told[each].server for each in holders]
+        if self.places.folder and servers.count(self.places.server) > len(here):  # copied since it looked
+            found = memory.blocks_of(self.places.folder, self.places.mark)
+            here |= {each.head.part: each.path for each in found if each.head.save == self.chosen.save}
         return InMemory(self.places.mark, heads, here, servers, self.places.token)
 
     def _check_names(self, heads: Sequence[Head], all_: Sequence[Met]) -> None:

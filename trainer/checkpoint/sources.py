@@ -57,8 +57,10 @@ class Place(NamedTuple):
     number: int
 
 
-Stream = Callable[[int, int], AbstractContextManager[Callable[[int], bytes]]]
-"""Lends what reads so many bytes of a part on, from a place that is given with the size of it all."""
+Into = Callable[[memoryview], int | None]
+"""Fills memory with the next bytes of a part, or its beginning; returns how many there were."""
+Stream = Callable[[int, int], AbstractContextManager[Into]]
+"""Lends what reads a part on, from a place that is given with the size of it all."""
 
 
 class Source(Protocol):
@@ -108,7 +110,7 @@ class InMemory:
             yield from by_ranges(lambda at, size: self._stream(number, at, size), wanted)
 
     @contextmanager
-    def _stream(self, number: int, at: int, size: int) -> Iterator[Callable[[int], bytes]]:
+    def _stream(self, number: int, at: int, size: int) -> Iterator[Into]:
         """Lend what reads bytes of a part from the node that has it."""
         server = self._servers[number]
         host, port = parts(server)
@@ -121,7 +123,7 @@ class InMemory:
                 raise Damaged(
                     f"{server} has no part {number} of step {self._save.step} (HTTP {answer.status})"
                 )
-            yield answer.read
+            yield answer.readinto
         except http.client.HTTPException as error:
             raise Damaged(f"{server} broke off: {error!r}") from error
         finally:
@@ -148,7 +150,7 @@ class InStorage:
             if len(block) != file.size or not is_as_written(block, file.crc):
                 raise Damaged(f"{file.name} of step {step} is not what was written")
             whole = [Slabs(each, 0, each.size) for each in self.heads[number].tensors]
-            deque(by_ranges(lambda at, _: nullcontext(io.BytesIO(block[at:]).read), whole, file.name), 0)
+            deque(by_ranges(lambda at, _: nullcontext(io.BytesIO(block[at:]).readinto), whole, file.name), 0)
             yield block
             return
         block, at = memoryview(bytearray(file.size)), 0
@@ -223,13 +225,12 @@ def spans(wanted: Sequence[Slabs]) -> list[list[Place]]:
     return [places] if places else []
 
 
-def taken(read: Callable[[int], bytes], size: int, of: str) -> bytearray:
+def taken(read: Into, size: int, of: str) -> bytearray:
     """Return so many bytes of a stream. Damaged if there are fewer."""
     found = bytearray(size)  # torch wants memory that it could write to
-    at = 0
-    while at < size and (chunk := read(size - at)):
-        found[at : at + len(chunk)] = chunk
-        at += len(chunk)
+    view, at = memoryview(found), 0
+    while at < size and (more := read(view[at:])):
+        at += more
     if at < size:
         raise Damaged(f"{of or 'a part'} ends {size - at} bytes before it should")
     return found

@@ -274,16 +274,18 @@ class Storage:
         return found
 
     @contextmanager
-    def stream(self, step: int, part: Part, at: int, size: int) -> Iterator[Callable[[int], bytes]]:
+    def stream(
+        self, step: int, part: Part, at: int, size: int
+    ) -> Iterator[Callable[[memoryview], int | None]]:
         """Lend what reads some bytes of a part, unchecked: one opening of a file, or a request per WINDOW."""
         path = f"{self._folder(step)}/{part.name}"
         with self._reaching(path):
             if not self._local:
-                yield Window(self._files, path, at, at + size).read
+                yield Window(self._files, path, at, at + size).readinto
                 return
             with open(path, "rb", buffering=0) as file:
                 file.seek(at)
-                yield file.read
+                yield file.readinto
 
     @contextmanager
     def pinned(self, step: int) -> Iterator[None]:
@@ -393,14 +395,15 @@ class Window:
         self._files, self._path, self._at, self._end = files, path, at, end
         self._left = memoryview(b"")
 
-    def read(self, size: int) -> bytes:
-        """Return at most so many bytes, none at the end."""
+    def readinto(self, memory: memoryview) -> int:
+        """Fill memory, or its beginning; return how many bytes there were, 0 at the end."""
         if not self._left and self._at < self._end:
             until = min(self._at + WINDOW, self._end)
             self._left = memoryview(self._files.cat_file(self._path, self._at, until))
             self._at = until
-        found, self._left = self._left[:size], self._left[size:]
-        return bytes(found)
+        size = min(len(memory), len(self._left))
+        memory[:size], self._left = self._left[:size], self._left[size:]
+        return size
 
 
 def newest_of(found: Sequence[Manifest], run: str) -> int:

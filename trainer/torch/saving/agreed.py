@@ -27,7 +27,7 @@ from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.saving.tree import StateParts, local
 
 CHANGED, SAME = b"\1", b"\0"
-WORDS: Final = 1 << 20  # of 64 bits, of a tensor, that are summed up at once
+WORDS: Final = 1 << 16  # of 64 bits, of a tensor, that are summed up at once
 FACTOR: Final = 0x5851F42D4C957F2D  # odd: the multiplier of Knuth's MMIX
 
 
@@ -129,10 +129,14 @@ def form_of(value: Any, own: Collection[str], name: str = "") -> Any:
 
 def fingerprints(tensors: Sequence[Tensor]) -> list[int]:
     """Return a number for the bits of each tensor, made on its device: a sum of words, weighted by place."""
-    return [each if isinstance(each, int) else int(each.item()) for each in map(_sum, tensors)]
+    weights: dict[torch.device, Tensor] = {}
+    for device in {each.device for each in tensors}:
+        weights[device] = torch.arange(WORDS, device=device).mul_(2).add_(1).mul_(FACTOR)
+    sums = [_sum(each, weights[each.device]) for each in tensors]
+    return [each if isinstance(each, int) else int(each.item()) for each in sums]
 
 
-def _sum(tensor: Tensor) -> Tensor | int:
+def _sum(tensor: Tensor, weights: Tensor) -> Tensor | int:
     if tensor.is_meta or not tensor.numel():
         return 0
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
@@ -141,8 +145,7 @@ def _sum(tensor: Tensor) -> Tensor | int:
         flat = flat.clone()
     total = torch.zeros((), dtype=torch.int64, device=flat.device)
     for number, words in enumerate(torch.split(flat.view(torch.int64), WORDS)):
-        weights = torch.arange(len(words), device=flat.device).mul_(2).add_(1).mul_(FACTOR)
-        total = total * FACTOR + (words ^ (words >> 29)).mul_(weights).sum() + number
+        total = total * FACTOR + (words ^ (words >> 29)).mul_(weights[: len(words)]).sum() + number
     return total
 
 
