@@ -119,7 +119,9 @@ class Attempt:
         plans: list[tuple[Reading, Source]] = []
         all_ = self._stage(lambda: self._plan(read, heads, manifest, plans))
         self._check_names(heads, all_)
-        self._stage(lambda: self._fill(plans, all_, opened))
+        with ExitStack() as undone:
+            self._stage(lambda: self._fill(plans, all_, opened, undone))
+            undone.pop_all()
         return lambda: self._state(plans)
 
     def _stage(self, stage: Callable[[], Met]) -> list[Met]:
@@ -211,15 +213,21 @@ class Attempt:
                 "--allow-missing PATTERN"
             )
 
-    def _fill(self, plans: Sequence[tuple[Reading, Source]], all_: Sequence[Met], opened: ExitStack) -> Met:
-        """Read what is not in this node's memory; hold what is there."""
+    def _fill(
+        self,
+        plans: Sequence[tuple[Reading, Source]],
+        all_: Sequence[Met],
+        opened: ExitStack,
+        undone: ExitStack,
+    ) -> Met:
+        """Read what is not in this node's memory, `undone` if a worker fails; hold what is there."""
         for found, source in plans:
             if is_near(found, source):
                 for number, wanted in found.plan.parts.items():
                     deque(slabs_in(opened.enter_context(source.open(number)), wanted), 0)
             else:
                 with Shared(source, self.places.folder, self._sharers(all_)) as shared:
-                    found.fill(shared)
+                    undone.callback(found.fill(shared))
         return Met()
 
     @staticmethod

@@ -27,13 +27,13 @@ class Copy(NamedTuple):
 class Reading(NamedTuple):
     """How a worker reads a checkpoint: by a `plan`, which `fill` follows; then there is a `state`.
 
-    Filling may fail half-way, and then nobody goes on with it: another checkpoint fills all of it anew, or
-    the start fails. `ended` is as in `part.Head`.
+    Filling may fail half-way, here or on another worker, and then nobody goes on with it: it returns what
+    undoes it. `ended` is as in `part.Head`.
     """
 
     ended: int
     plan: Plan
-    fill: Callable[[Source], None]
+    fill: Callable[[Source], Callable[[], object]]
     state: Callable[[], Any]
 
 

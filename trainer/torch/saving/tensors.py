@@ -64,24 +64,29 @@ class Tensors:
         return pin(block)
 
 
-def fill_or_undo(targets: Mapping[str, Tensor], source: Source, plan: Plan) -> None:
-    """Fill tensors; if that fails half-way, they become what they were, or, if they are large, not a number.
+def fill_or_undo(targets: Mapping[str, Tensor], source: Source, plan: Plan) -> Callable[[], None]:
+    """Fill tensors; return what makes them what they were, or, if they are large, not a number.
 
-    A script that catches the error must not train on what is neither its own nor of a checkpoint.
+    That is done where it fails: a script that catches the error must not train on half a checkpoint.
     """
     mine = {name: local(each) for name, each in targets.items()}
     few = sum(each.nbytes for each in mine.values()) <= KEPT
     before = {name: each.detach().clone() for name, each in mine.items()} if few else {}
-    try:
-        fill(targets, source, plan)
-    except BaseException:
+
+    def undo() -> None:
         with torch.no_grad():
             for name, each in mine.items():
                 if few:
                     each.copy_(before[name])
                 elif each.is_floating_point():
                     each.fill_(torch.nan)
+
+    try:
+        fill(targets, source, plan)
+    except BaseException:
+        undo()
         raise
+    return undo
 
 
 def fill(targets: Mapping[str, Tensor], source: Source, plan: Plan) -> None:
