@@ -146,8 +146,9 @@ class InStorage:
         """Lend the block of a part, whose checksums are right."""
         step, file = self._manifest.step, self._manifest.parts[number]
         if self._manifest.index is not None:
-            block = memoryview(self._storage.read(step, file, 0, file.size + 1))
-            if len(block) != file.size or not is_as_written(block, file.crc):
+            block = memoryview(self._storage.read(step, file, 0, file.size))
+            sizes = {len(block), self._storage.length(step, file)}
+            if sizes != {file.size} or not is_as_written(block, file.crc):
                 raise Damaged(f"{file.name} of step {step} is not what was written")
             whole = [Slabs(each, 0, each.size) for each in self.heads[number].tensors]
             deque(by_ranges(lambda at, _: nullcontext(io.BytesIO(block[at:]).readinto), whole, file.name), 0)

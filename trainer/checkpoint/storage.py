@@ -220,7 +220,7 @@ class Storage:
         else:
             if manifest.index.size > LARGEST_INDEX:
                 raise Damaged(f"the index of step {manifest.step} would have {manifest.index.size} bytes")
-            index = self.read(manifest.step, manifest.index, 0, manifest.index.size + 1)
+            index = self.read(manifest.step, manifest.index, 0, manifest.index.size)
             if (len(index), zlib.crc32(index)) != (manifest.index.size, manifest.index.crc):
                 raise Damaged(f"the index of step {manifest.step} is not what was written")
             try:
@@ -272,6 +272,12 @@ class Storage:
         with self._reaching(path):
             found: bytes = self._files.cat_file(path, at, at + size)
         return found
+
+    def length(self, step: int, part: Part) -> int:
+        """Return the size of a part as it is there."""
+        path = f"{self._folder(step)}/{part.name}"
+        with self._reaching(path):
+            return int(self._files.size(path))
 
     @contextmanager
     def stream(
