@@ -270,7 +270,7 @@ class Storage:
         """Return some bytes of a part, unchecked."""
         path = f"{self._folder(step)}/{part.name}"
         with self._reaching(path):
-            found: bytes = self._files.cat_file(path, at, at + size)
+            found: bytes = self._files.cat_file(path, start=at, end=at + size)
         return found
 
     def length(self, step: int, part: Part) -> int:
@@ -405,7 +405,7 @@ class Window:
         """Fill memory, or its beginning; return how many bytes there were, 0 at the end."""
         if not self._left and self._at < self._end:
             until = min(self._at + WINDOW, self._end)
-            self._left = memoryview(self._files.cat_file(self._path, self._at, until))
+            self._left = memoryview(self._files.cat_file(self._path, start=self._at, end=until))
             self._at = until
         size = min(len(memory), len(self._left))
         memory[:size], self._left = self._left[:size], self._left[size:]

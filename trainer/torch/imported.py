@@ -151,7 +151,7 @@ def of_dcp(files: Any, root: str, kind: str, names: Collection[str]) -> list[Fil
     from elasticjob.trainer.torch.saving.dcp import chunks  # a CPU second of imports
 
     def load(path: str, sizes: Mapping[int, int], at: int) -> Any:
-        return loaded(io.BytesIO(files.cat_file(path, at, at + sizes[at])), path)
+        return loaded(io.BytesIO(files.cat_file(path, start=at, end=at + sizes[at])), path)
 
     found: list[File] = []
     for name, all_ in chunks(files.cat_file(f"{root}/{kind}")).items():
@@ -175,13 +175,13 @@ def of_file(files: Any, path: str) -> File:
     if not path.endswith(".safetensors"):
         return of_torch(path)
     size, at, found = files.size(path), 0, list[Tensor]()
-    begin = 8 + int.from_bytes(files.cat_file(path, 0, 8), "little")
+    begin = 8 + int.from_bytes(files.cat_file(path, start=0, end=8), "little")
     if begin > min(size, LARGEST_HEAD):
         raise ValueError(
             f"{path} is no file of safetensors, or cut: its table would end at {begin} of {size}"
         )
     try:
-        table = _decode(files.cat_file(path, 8, begin))
+        table = _decode(files.cat_file(path, start=8, end=begin))
         table.pop("__metadata__", None)
         entries = msgspec.convert(table, dict[str, Entry])
     except UNREADABLE as error:

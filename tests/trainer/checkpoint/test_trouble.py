@@ -45,9 +45,12 @@ class Troubled(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
     cachable = False
     fails: Callable[[str], Exception | None] = staticmethod(lambda _: None)
 
-    def cat_file(self, path: str, *more: Any, **named: Any) -> bytes:
+    def cat_file(
+        self, path: str, version_id: Any = None, start: Any = None, end: Any = None, **more: Any
+    ) -> bytes:
+        """Take arguments in the order of s3fs."""
         self._fail(path)
-        found: bytes = super().cat_file(path, *more, **named)
+        found: bytes = super().cat_file(path, start=start, end=end, **more)
         return found
 
     def open(self, path: str, *more: Any, **named: Any) -> Any:
