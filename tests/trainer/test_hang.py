@@ -59,10 +59,10 @@ class Stalled:
 
 
 @asynccontextmanager
-async def stalled(folder: Path, warm: Warm, *flags: str, divided: str = "") -> AsyncIterator[Stalled]:
+async def stalled(folder: Path, warm: Warm, *flags: str, divided: bool = False) -> AsyncIterator[Stalled]:
     """Run the job, on one node if its model is divided; it trains when this begins."""
     nodes = 1 if divided else 2
-    script = ("divided.py", divided, folder) if divided else ("stalled.py", folder, STEP)
+    script = ("divided.py", folder) if divided else ("stalled.py", folder, STEP)
     async with scenario(folder, warm, nodes=(nodes, nodes)) as job:
         for index in range(nodes):
             await job.agent(index, *script, flags=(*flags, "--nproc-per-node", str(2 // nodes)))
@@ -123,19 +123,18 @@ async def test_long_evaluation_or_slow_records_are_no_hang(tmp_path: Path, warm:
 
 
 @pytest.mark.parametrize(
-    ("kind", "how", "sentence"),
+    ("how", "sentence"),
     [
-        ("tensor", "stopped", "it is stopped (SIGSTOP) for "),
-        ("tensor", "lock-forward", "it neither computes nor reads in its step for "),
-        ("fsdp", "stopped", "it is stopped (SIGSTOP) for "),
-        ("fsdp", "lock-backward", "it neither computes nor reads in its step for "),
-        ("tensor", "stopped-between", "it is stopped (SIGSTOP) for "),
+        ("stopped", "it is stopped (SIGSTOP) for "),
+        ("lock-forward", "it neither computes nor reads in its step for "),
+        ("lock-backward", "it neither computes nor reads in its step for "),
+        ("stopped-between", "it is stopped (SIGSTOP) for "),
     ],
 )
 async def test_worker_that_holds_up_its_node_is_named_and_training_goes_on(
-    tmp_path: Path, warm: Warm, kind: str, how: str, sentence: str
+    tmp_path: Path, warm: Warm, how: str, sentence: str
 ) -> None:
-    async with stalled(tmp_path, warm, divided=kind) as run:
+    async with stalled(tmp_path, warm, divided=True) as run:
         hung, stall = run.job.pid(1), tmp_path / f"{how}-1"
         if how == "stopped-between":
             stall = tmp_path / "busy-between-1"
@@ -159,7 +158,7 @@ async def test_worker_that_holds_up_its_node_is_named_and_training_goes_on(
 async def test_worker_that_computes_while_its_node_waits_is_named_and_not_killed(
     tmp_path: Path, warm: Warm
 ) -> None:
-    async with stalled(tmp_path, warm, divided="tensor") as run:
+    async with stalled(tmp_path, warm, divided=True) as run:
         run.job.limit(hang=timedelta(seconds=BOUND))
         (tmp_path / "busy-forward-1").touch()
         await until(run.rank_0_waits, "rank 0 waits in its forward pass")

@@ -110,7 +110,8 @@ def rests(heads: Sequence[Head], rank: int, world: int) -> list[bytes]:
     parts = {each.part: each for each in heads}
     known = sum(len(each.ranks) for each in heads)
     if not known:
-        return [parts.get(rank, heads[0]).rest]
+        mine = parts.get(rank, heads[0])
+        return [mine.rest or parts[mine.like].rest]
     mine = next((each for each in heads if known == world and rank in each.ranks), heads[0])
     order = [parts[mine.like], *heads]
     return list(dict.fromkeys(each.rest for each in order if each.rest))

@@ -1,4 +1,4 @@
-"""A model that is divided over the workers of a node, `tensor` parallel or `fsdp`, whose workers can stall.
+"""A model that fully_shard divides over the workers of a node, whose workers can stall.
 
 The file `lock-PLACE-RANK` blocks that rank for ever, `busy-PLACE-RANK` while it is there, in its `forward` or
 `backward` pass or `between` two steps, where all then meet in a collective of the script's own. The training
@@ -15,14 +15,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from elasticjob.trainer.torch import Elastic, node_mesh
 from lab.scripts.told import say
 
-KIND, FOLDER = sys.argv[1], Path(sys.argv[2])
+FOLDER = Path(sys.argv[1])
 RANK = int(os.environ["LOCAL_RANK"])
 
 
@@ -54,11 +53,8 @@ class Divided(nn.Sequential):
 torch.manual_seed(0)
 records = torch.randn(64, 8)
 model, mesh = Divided(), node_mesh()
-if KIND == "fsdp":
-    fully_shard(model[3], mesh=mesh)
-    fully_shard(model, mesh=mesh)
-else:
-    parallelize_module(model, mesh, {"0": ColwiseParallel(), "3": RowwiseParallel()})
+fully_shard(model[3], mesh=mesh)
+fully_shard(model, mesh=mesh)
 elastic = Elastic(model, torch.optim.SGD(model.parameters(), lr=0.01, foreach=False))
 data = elastic.loader(TensorDataset(records, records), global_batch=16, shuffle=False)
 for step in elastic.steps(data, epochs=10_000):
