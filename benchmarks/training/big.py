@@ -9,11 +9,7 @@ fsspec knows.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from typing import Annotated, Any
@@ -25,6 +21,7 @@ from typer import Option
 
 from benchmarks.commands import play
 from benchmarks.figures import Sheet, number, peak, show
+from benchmarks.training.nodes import played
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.saving.tree import local
 
@@ -62,29 +59,14 @@ def work(layers: int, where: str) -> None:
     dist.all_reduce(total)
     told["need"] = sum(each.nbytes for each in parameters) * 3
     if dist.get_rank() == 0:
-        print(json.dumps({**told, "sum": float(total)}), flush=True)
+        print(json.dumps({"told": {**told, "sum": float(total)}}), flush=True)
     dist.destroy_process_group()
 
 
 def run(nodes: int, layers: int, where: str) -> dict[str, Any]:
     """Run so many nodes of one worker; return what rank 0 has told, and the seconds of all."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "elasticjob.cli", "run", "--nnodes", str(nodes), "--nproc-per-node", "1"]
-    command += ["--rdzv-endpoint", f"127.0.0.1:{port}", "-m", "benchmarks.training.big"]
-    command += ["--worker", "--layers", str(layers), "--where", where]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     began = time.perf_counter()
-    agents = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(nodes)
-    ]
-    lines = [
-        line
-        for each in agents
-        for line in each.communicate(timeout=900)[0].splitlines()
-        if '"loaded"' in line
-    ]
-    told: dict[str, Any] = json.loads(lines[0][lines[0].index("{") :])
+    told = played(nodes, "benchmarks.training.big", "--layers", str(layers), "--where", where)
     return {**told, "all": time.perf_counter() - began}
 
 

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -25,6 +22,7 @@ from typer import Option
 
 from benchmarks.commands import play
 from benchmarks.figures import Sheet, number, show, spread
+from benchmarks.training.nodes import played
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 
 WIDTH, LAYERS = 2048, 8  # 33.6 million parameters: 403 MB with AdamW's state
@@ -77,7 +75,7 @@ def work() -> None:
         cpu[way] += cpu_above() - before
     if dist.get_rank() == 0:
         size = sum(each.numel() for each in model.parameters()) * 12
-        print(json.dumps({"taken": taken, "cpu": cpu, "bytes": size}), flush=True)
+        print(json.dumps({"told": {"taken": taken, "cpu": cpu, "bytes": size}}), flush=True)
     dist.destroy_process_group()
 
 
@@ -94,16 +92,7 @@ def main(worker: Annotated[bool, Option("--worker", hidden=True)] = False) -> No
     if worker:
         work()
         return
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "elasticjob.cli", "run", "--nnodes", "2", "--nproc-per-node", "1"]
-    command += ["--rdzv-endpoint", f"127.0.0.1:{port}", "-m", "benchmarks.training.copies", "--worker"]
-    nodes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    lines = [
-        line for node in nodes for line in node.communicate(timeout=600)[0].splitlines() if '"taken"' in line
-    ]
-    found = json.loads(lines[0][lines[0].index("{") :])
+    found = played(2, "benchmarks.training.copies", patience=600.0)
     none, copies = found["taken"]["none"], found["taken"]["copies"]
     copied = found["bytes"] / 2 * len(copies) / 1e9
     rows = [
