@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Barrier
 from typing import Any
 
 import fsspec
@@ -28,6 +27,7 @@ from elasticjob.trainer.checkpoint.part import Damaged, Head, Newer, Save
 from elasticjob.trainer.checkpoint.sources import InStorage
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble
 from elasticjob.trainer.torch.saving.tensors import Tensors
+from tests.trainer.meeting import Meeting
 
 ERRORS = {
     "a time-out": TimeoutError(110, "Connection timed out"),
@@ -80,25 +80,18 @@ class Run:
 
     def load(self, patience: float = 8.0) -> list[tuple[Any, Save] | None]:
         """Return what each worker begins with."""
-        barrier, given = Barrier(len(self.places)), [b""] * len(self.places)
+        meeting = Meeting(len(self.places))
 
         def worker(rank: int) -> tuple[Any, Save] | None:
-            def exchange(data: bytes) -> list[bytes]:
-                given[rank] = data
-                barrier.wait(10)
-                found = list(given)
-                barrier.wait(10)
-                return found
-
             def pause(seconds: float) -> None:
                 if rank == 0:
                     self.waited.append(seconds)
-                barrier.wait(10)
+                meeting.wait()
 
             environment = {PATIENCE: str(patience)}
             environment |= {FOLDER: str(self.memory)} if self.memory else {}
             flash = Flash(self.places[rank], Tensors(), keep=2, environment=environment, say=self._say)
-            found = flash.load(exchange, rank, vessels, pause=pause)
+            found = flash.load(meeting.exchange(rank), rank, vessels, pause=pause)
             if found is not None and "w" in found[0]:
                 assert int(found[0].pop("w")) == found[0]["at"]
             return found

@@ -8,7 +8,6 @@ import pickle  # noqa: TID251  # what a stranger could give
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from elasticjob.trainer.torch.checkpoint import Checkpoint
 from elasticjob.trainer.torch.exported import as_dcp
 from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.starting import begin
+from tests.trainer.meeting import Meeting
 
 State = dict[str, Tensor]
 
@@ -220,18 +220,11 @@ def test_an_optimizer_goes_on_with_its_moments_and_the_rate_of_the_script(tmp_pa
 
 
 def test_what_one_worker_cannot_use_none_does(tmp_path: Path) -> None:
-    path, barrier, given = pt(tmp_path, model().state_dict()), Barrier(2), [b"", b""]
+    path, meeting = pt(tmp_path, model().state_dict()), Meeting(2)
 
     def worker(rank: int, mine: nn.Module) -> str:
-        def exchange(data: bytes) -> list[bytes]:
-            given[rank] = data
-            barrier.wait(10)
-            found = list(given)
-            barrier.wait(10)
-            return found
-
         before = {name: each.clone() for name, each in mine.state_dict().items()}
-        readers = Readers(exchange, rank, True, lambda _: None)
+        readers = Readers(meeting.exchange(rank), rank, True, lambda _: None)
         with pytest.raises(ValueError, match="has the shape") as error:
             begin(str(path), {"m": mine}, Tensors(), {}, readers, 2, cast=False)
         assert all(torch.equal(each, before[name]) for name, each in mine.state_dict().items())
