@@ -28,7 +28,8 @@ from elasticjob.trainer.checkpoint.part import SMALL, Head, Shape, Tensor
 from elasticjob.trainer.checkpoint.pieces import Box
 from elasticjob.trainer.checkpoint.reading import Plan
 from elasticjob.trainer.checkpoint.shared import Key, groups, keys_of
-from elasticjob.trainer.checkpoint.sources import Into, Slab, Slabs, by_ranges, spans
+from elasticjob.trainer.checkpoint.sources import Slab, Slabs, by_ranges, spans
+from elasticjob.trainer.checkpoint.storage import Into
 
 MOST = 12  # nodes that are looked at where there are more
 State = Mapping[str, tuple[int, ...]]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
 import msgspec
 
 from elasticjob.trainer.checkpoint.part import SMALL, Shape
-from elasticjob.trainer.checkpoint.pieces import Box, listed, missing
+from elasticjob.trainer.checkpoint.pieces import Box, all_of, box_of, listed, missing, overlap, whole_of
 
 WAYS_OUT: Final = (
     "make it a DTensor, which says what each worker has, or give the object as Local(...), one for each; "
@@ -81,10 +81,7 @@ class Refused(ValueError):
 
 def piece_of(shape: Shape) -> Piece:
     """Return the piece that a tensor is on this worker."""
-    whole = shape.whole or shape.shape
-    return Piece(
-        shape.name, shape.dtype, shape.itemsize, whole, shape.offset or (0,) * len(shape.shape), shape.shape
-    )
+    return Piece(shape.name, shape.dtype, shape.itemsize, whole_of(shape), *box_of(shape))
 
 
 def agree(told: Sequence[Description]) -> list[Share]:
@@ -103,10 +100,9 @@ def agree(told: Sequence[Description]) -> list[Share]:
         writes = tuple(
             place for place, piece in enumerate(told[ranks[0]].pieces) if writers[piece.range] == number
         )
-        for rank in ranks:
-            like, keeps = forms[told[ranks[0]].form], rank == ranks[0]
-            alone = len({told[each].node for each in ranks}) == 1
-            shares[rank] = Share(number, len(parts), keeps, writes, like, tuple(ranks), alone)
+        like, alone = forms[told[ranks[0]].form], len({told[each].node for each in ranks}) == 1
+        share = Share(number, len(parts), False, writes, like, tuple(ranks), alone)
+        shares |= {rank: replace(share, keeps=rank == ranks[0]) for rank in ranks}
     return [shares[rank] for rank in range(len(told))]
 
 
@@ -156,10 +152,10 @@ def _check(told: Sequence[Description]) -> None:
         raise Refused(f"workers have other tensors of one name: {listed([*wrong.values()])}: {WAYS_OUT}")
     for name, found in boxes.items():
         whole = kinds[name][0].whole
-        at = missing(((0,) * len(whole), whole), found)
+        at = missing(all_of(whole), found)
         if at is not None:
             wrong[name] = f"{name} (element {at} of {whole})"
-        elif sum(prod(shape) for _, shape in found) > prod(whole):
+        elif overlap(whole, found):
             wrong[name] = f"{name} (its pieces overlap)"
     if wrong:
         raise Refused(f"all workers together do not have a whole {listed([*wrong.values()])}")

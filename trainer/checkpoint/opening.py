@@ -10,7 +10,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +204,7 @@ class Attempt:
         left = [
             printed(name) for at, name in enumerate(names_in(heads)) if not any(each[at] for each in looked)
         ]
-        left = [each for each in left if not any(fnmatchcase(each, one) for one in self.readers.spares)]
+        left = [each for each in left if not pieces.is_like(each, self.readers.spares)]
         if looked and left:
             raise ValueError(
                 f"{self._of} does not fit the state of the script: {pieces.listed(left)} only in the "

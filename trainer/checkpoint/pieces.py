@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from math import prod
 from typing import Final
 
+from elasticjob.trainer.checkpoint import part
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Tensor
 
 Shape = tuple[int, ...]
@@ -61,12 +63,17 @@ def _span(box: Box) -> tuple[int, int]:
     return box[0][0], box[0][0] + box[1][0]
 
 
-def box_of(tensor: Tensor) -> Box:
+def box_of(tensor: Tensor | part.Shape) -> Box:
     """Return where a piece is in its tensor."""
     return tensor.offset or (0,) * len(tensor.shape), tensor.shape
 
 
-def whole_of(tensor: Tensor) -> Shape:
+def all_of(shape: Shape) -> Box:
+    """Return the box that has all of a tensor."""
+    return (0,) * len(shape), shape
+
+
+def whole_of(tensor: Tensor | part.Shape) -> Shape:
     """Return the shape of the whole tensor of a piece."""
     return tensor.whole or tensor.shape
 
@@ -107,24 +114,32 @@ def _wrong(pieces: Sequence[Tensor]) -> str:
             return f"a piece of {shape} at {offset} is outside of {whole}"
         if known.setdefault((offset, shape), each).crcs != each.crcs:
             return f"two copies of the piece at {offset} differ"
-    at = missing(((0,) * len(whole), whole), known)
+    at = missing(all_of(whole), known)
     if at is not None:
         return f"no part has the element {at} of {whole}"
-    if sum(map(prod, {box: box[1] for box in known}.values())) > prod(whole):
-        return "pieces of it overlap"
-    return ""
+    return "pieces of it overlap" if overlap(whole, known) else ""
+
+
+def overlap(whole: Shape, boxes: Iterable[Box]) -> bool:
+    """Whether some of different boxes, which together have all of a tensor, have an element in common."""
+    return sum(prod(shape) for _, shape in boxes) > prod(whole)
 
 
 def choose(pieces: Iterable[Stored], wanted: Box, near: Mapping[int, int]) -> Iterator[tuple[Stored, Box]]:
     """Yield each piece that meets the box, and where; of copies the one whose part is nearest."""
     best: dict[Box, Stored] = {}
-    for part, each in pieces:
+    for number, each in pieces:
         box = box_of(each)
-        if box not in best or near.get(part, part) < near.get(best[box][0], best[box][0]):
-            best[box] = part, each
+        if box not in best or near.get(number, number) < near.get(best[box][0], best[box][0]):
+            best[box] = number, each
     for box, stored in best.items():
         if (common := meet(box, wanted)) is not None:
             yield stored, common
+
+
+def is_like(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a name is like one of some patterns (fnmatch)."""
+    return any(fnmatchcase(name, each) for each in patterns)
 
 
 def listed(names: Sequence[str]) -> str:

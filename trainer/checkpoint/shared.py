@@ -85,8 +85,7 @@ class Shared:
 
     def read(self, number: int, wanted: Sequence[Slabs]) -> Iterator[Slab]:
         """Yield what is wanted of a part."""
-        head = next(each for each in self.heads if each.part == number)
-        for key, all_, mine in groups(head, wanted, self._sharers):
+        for key, all_, mine in groups(self.heads[number], wanted, self._sharers):
             if key is None:
                 yield from self._source.read(number, all_)
             else:

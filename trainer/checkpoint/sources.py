@@ -21,7 +21,7 @@ from elasticjob.api.rpc.address import parts
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Tensor
 from elasticjob.trainer.checkpoint.rest import printed
-from elasticjob.trainer.checkpoint.storage import Manifest, Storage
+from elasticjob.trainer.checkpoint.storage import Into, Manifest, Storage
 
 PATIENCE: Final = 10.0  # seconds that another node may be silent
 
@@ -57,8 +57,6 @@ class Place(NamedTuple):
     number: int
 
 
-Into = Callable[[memoryview], int | None]
-"""Fills memory with the next bytes of a part, or its beginning; returns how many there were."""
 Stream = Callable[[int, int], AbstractContextManager[Into]]
 """Lends what reads a part on, from a place that is given with the size of it all."""
 

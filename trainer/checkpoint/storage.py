@@ -49,6 +49,8 @@ ASIDE: Final = f"{MANIFEST}.damaged"
 FORMAT: Final = 2
 LARGEST_INDEX: Final = 1 << 31
 UNKNOWN: Final = -1  # the step after which a run began
+Into = Callable[[memoryview], int | None]
+"""Fills memory with the next bytes of a part, or its beginning; returns how many there were."""
 CHUNK: Final = 1 << 22  # bytes that are written or read at once
 WINDOW: Final = 1 << 26  # bytes that one request asks an object store for
 
@@ -119,7 +121,7 @@ class Storage:
         """
         head, bytes_, body, at = stored_form(block)
         folder, crc = self._folder(head.step), zlib.crc32(body)
-        _, name = named(head)
+        name = name_of(head, crc)
         begin = blocks.first(body, at).ljust(START, b"\0")
         with self._reaching(f"{folder}/{name}"):
             self._files.makedirs(folder, exist_ok=True)
@@ -280,9 +282,7 @@ class Storage:
             return int(self._files.size(path))
 
     @contextmanager
-    def stream(
-        self, step: int, part: Part, at: int, size: int
-    ) -> Iterator[Callable[[memoryview], int | None]]:
+    def stream(self, step: int, part: Part, at: int, size: int) -> Iterator[Into]:
         """Lend what reads some bytes of a part, unchecked: one opening of a file, or a request per WINDOW."""
         path = f"{self._folder(step)}/{part.name}"
         with self._reaching(path):
@@ -459,10 +459,9 @@ def stored_form(block: memoryview) -> tuple[Head, list[memoryview], bytes, int]:
     return head, bytes_, blocks.encode(head), at
 
 
-def named(head: Head) -> tuple[int, str]:
-    """Return the checksum of a stored head, and the name of its file."""
-    crc = zlib.crc32(blocks.encode(head))
-    return crc, f"part-{head.part:05d}-of-{head.parts:05d}.r{head.round}.{crc:08x}"
+def name_of(head: Head, crc: int) -> str:
+    """Return the name of the file of a stored head, which has a checksum."""
+    return f"part-{head.part:05d}-of-{head.parts:05d}.r{head.round}.{crc:08x}"
 
 
 def check_places(manifest: Manifest, heads: Sequence[Head]) -> None:
@@ -473,7 +472,10 @@ def check_places(manifest: Manifest, heads: Sequence[Head]) -> None:
     for number, (head, part) in enumerate(zip(heads, manifest.parts, strict=True)):
         if head.save != manifest.save:
             raise Damaged(f"{part.name} is of round {head.round}, and the manifest of {manifest.round}")
-        if manifest.index and (part.crc, part.name) != named(head):
+        if manifest.index and (zlib.crc32(blocks.encode(head)), part.name) != (
+            part.crc,
+            name_of(head, part.crc),
+        ):
             raise Damaged(f"the manifest of step {manifest.step} names {part.name}, which its index does not")
         if (head.part, head.parts) != (number, len(heads)) or not 0 <= head.like < len(heads):
             raise Damaged(f"{of} has part {head.part} of {head.parts} in place {number}")

@@ -18,7 +18,6 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from operator import index
 from types import FrameType
 from typing import Any, Final
@@ -34,7 +33,7 @@ from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.flash import Flash
 from elasticjob.trainer.checkpoint.opening import Readers
 from elasticjob.trainer.checkpoint.part import Save
-from elasticjob.trainer.checkpoint.pieces import THIS
+from elasticjob.trainer.checkpoint.pieces import THIS, is_like
 from elasticjob.trainer.checkpoint.rest import pointer, printed
 from elasticjob.trainer.link.channel import ROUND, Copied, Hampered, encode
 from elasticjob.trainer.link.worlds import channel_to
@@ -44,12 +43,12 @@ from elasticjob.trainer.torch.saving import deepspeed
 from elasticjob.trainer.torch.saving.agreed import Agreed
 from elasticjob.trainer.torch.saving.loader import ResumableLoader
 from elasticjob.trainer.torch.saving.named import Names, by_name, by_number, names_of
-from elasticjob.trainer.torch.saving.random_state import RandomState
+from elasticjob.trainer.torch.saving.random_state import RandomState, place
 from elasticjob.trainer.torch.saving.targets import targets
 from elasticjob.trainer.torch.saving.tree import is_distributed
 from elasticjob.trainer.torch.starting import Where, begin, starts
 from elasticjob.trainer.torch.state import Stateful, plain
-from elasticjob.trainer.torch.world.peers import gather
+from elasticjob.trainer.torch.world.peers import gather, lengths_of
 
 log = logging.getLogger("elasticjob")
 
@@ -161,7 +160,7 @@ class Checkpoint:
         readers = Readers(exchange, rank(), True, lambda _: None, self._allowed)
         for where, into in () if self._start is None else starts(self._start, self._state):
             names = names_of(self._insides())
-            state, allowed = begin(where, into, self._form, names, readers, world(), cast=self._cast)
+            state, allowed = begin(where, into, self._form, names, readers, place()[1], cast=self._cast)
             optimizers = [each for each in into.values() if isinstance(each, Optimizer)]
             arguments = [dict(group) for each in optimizers for group in each.param_groups]
             self._restore(state, f"start {where}", allowed)
@@ -348,10 +347,11 @@ class Checkpoint:
                 f"{THIS} has {sorted(rest)}, and Checkpoint(...) got {sorted(self._state)}: give the same "
                 "names, or another folder; elasticjob.trainer.torch.saved.read returns what is in this one"
             )
+        _, world = place()
         for name, each in self._state.items():
-            if isinstance(each, Local) and name in rest and sorted(rest[name]) != list(range(world())):
+            if isinstance(each, Local) and name in rest and sorted(rest[name]) != list(range(world)):
                 raise ValueError(
-                    f"{THIS} has {name} for each of {len(rest[name])} workers, and there are {world()} now: "
+                    f"{THIS} has {name} for each of {len(rest[name])} workers, and there are {world} now: "
                     "what is Local is of each worker alone, so start as many"
                 )
         insides = self._insides()
@@ -369,7 +369,7 @@ class Checkpoint:
         return found
 
     def _may_miss(self, name: str) -> bool:
-        return any(fnmatchcase(name, each) for each in self._allowed)
+        return is_like(name, self._allowed)
 
 
 class Local:
@@ -427,7 +427,7 @@ def left_alone(
     return {
         name: each
         for name, each in module.state_dict().items()
-        if name not in saved and any(fnmatchcase(f"{owner}.{name}", one) for one in allowed)
+        if name not in saved and is_like(f"{owner}.{name}", allowed)
     }
 
 
@@ -457,33 +457,27 @@ def rank() -> int:
     return 0
 
 
-def world() -> int:
-    """Return the number of workers."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
 def exchange(data: bytes) -> list[bytes]:
     """Return the `data` of every worker, by rank."""
     if not (dist.is_available() and dist.is_initialized()):
         return [data]
-    large = [at for at, each in enumerate(_all(torch.tensor([len(data)]))) if int(each) > LARGE]
+    lengths = lengths_of(data, _all)
+    large = [at for at, length in enumerate(lengths) if length > LARGE]
     if not 0 < len(large) <= FEW:
-        return gather(data, _all)
-    found = gather(b"" if rank() in large else data, _all)
+        return gather(data, _all, lengths)
+    small = [0 if at in large else length for at, length in enumerate(lengths)]
+    found = gather(b"" if rank() in large else data, _all, small)
     for source in large:  # all to all would take the memory of as many as there are workers
-        found[source] = _given(data, source)
+        found[source] = _given(data, lengths[source], source)
     return found
 
 
-def _given(data: bytes, source: int) -> bytes:
-    """Return the data of one worker."""
-    device = "cpu" if "gloo" in dist.get_backend() else "cuda"
-    size = torch.tensor([len(data)], device=device)
-    dist.broadcast(size, source)
-    block = torch.zeros(int(size), dtype=torch.uint8)
+def _given(data: bytes, length: int, source: int) -> bytes:
+    """Return the data of one worker, of so many bytes."""
+    block = torch.zeros(length, dtype=torch.uint8)
     if rank() == source:
         block.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
-    block = block.to(device)
+    block = block.to("cpu" if "gloo" in dist.get_backend() else "cuda")
     dist.broadcast(block, source)
     return block.cpu().numpy().tobytes()
 

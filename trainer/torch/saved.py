@@ -20,7 +20,7 @@ import torch
 
 from elasticjob.trainer.checkpoint import reading, rest, rows
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Tensor
-from elasticjob.trainer.checkpoint.pieces import box_of, by_name, listed, whole_of
+from elasticjob.trainer.checkpoint.pieces import all_of, box_of, by_name, listed, whole_of
 from elasticjob.trainer.checkpoint.sources import InStorage, Source
 from elasticjob.trainer.checkpoint.storage import Manifest, Storage, Trouble
 from elasticjob.trainer.torch.saving.tensors import fill
@@ -152,7 +152,7 @@ def tensors(
 ) -> dict[str, torch.Tensor]:
     """Return whole tensors of a source, which has checked them."""
     found = {name: view(room(each.size)[: each.size], each.dtype, each.shape) for name, each in of.items()}
-    boxes = {name: ((0,) * len(each.shape), each.shape) for name, each in of.items()}
+    boxes = {name: all_of(each.shape) for name, each in of.items()}
     fill(found, source, reading.plan(heads, source, boxes, 0))
     return found
 

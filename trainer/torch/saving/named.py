@@ -7,13 +7,12 @@ of the state stays counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from elasticjob.trainer.checkpoint.pieces import THIS, listed
+from elasticjob.trainer.checkpoint.pieces import THIS, is_like, listed
 from elasticjob.trainer.checkpoint.rest import GROUPS, PARAMETERS
 
 NAMES: Final = "param_names"
@@ -82,7 +81,7 @@ def by_number(
         return saved
     keys = keys_of(optimizer, names)
     lacking = [str(each) for each in keys if each not in known]
-    if lacking := [each for each in lacking if not any(fnmatchcase(each, one) for one in allowed)]:
+    if lacking := [each for each in lacking if not is_like(each, allowed)]:
         raise ValueError(
             f"{of}: it has nothing of {listed(lacking)}; train the parameters of the checkpoint, or give "
             "another folder"
@@ -95,20 +94,16 @@ def by_number(
         f"{of}: it has groups of {sizes[0]} parameters there, and of {sizes[1]} here; make it as it was, or "
         "give another folder"
     )
-    groups, first, taken = [], 0, list[Any]()
+    groups, first, taken = [], 0, dict[int, dict[str, Any]]()
     for group in optimizer.param_groups:
         mine = keys[first : first + len(group[PARAMETERS])]
         theirs = [each for each in saved[GROUPS] if set(mine) & set(each[PARAMETERS])]
-        if len(theirs) > 1:
+        own = rest_of(group)
+        if len(theirs) > 1 or any(taken.setdefault(id(each), own) != own for each in theirs):
             raise misfit
+        named = {NAMES: group[NAMES]} if NAMES in group else {}
         numbers = list(range(first, first + len(mine)))
-        there = theirs[0] if theirs else rest_of(group)
-        for other, used in enumerate(taken):
-            if theirs and used is theirs[0] and rest_of(optimizer.param_groups[other]) != rest_of(group):
-                raise misfit
-        taken.append(theirs[0] if theirs else None)
-        own = {NAMES: group[NAMES]} if NAMES in group else {}
-        groups.append({**there, **own, PARAMETERS: numbers})
+        groups.append({**(theirs[0] if theirs else own), **named, PARAMETERS: numbers})
         first += len(mine)
     numbered = {number: saved["state"][key] for number, key in enumerate(keys) if key in saved["state"]}
     return {**saved, "state": numbered, GROUPS: groups}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from elasticjob.trainer.checkpoint import part as blocks
-from elasticjob.trainer.checkpoint.pieces import THIS, listed, whole_of
+from elasticjob.trainer.checkpoint.pieces import THIS, is_like, listed, whole_of
 from elasticjob.trainer.checkpoint.rest import pointer, printed
 from elasticjob.trainer.torch.saving.named import Names, keys_of, parameters_of
 from elasticjob.trainer.torch.saving.tree import StateParts, is_distributed, local
@@ -97,7 +96,7 @@ def of_module(
     lacking = [name for name, named in found.items() if named not in there]
     if lacking and isinstance(module, nn.Module) and takes_others(module):
         return {name: empty(where, own.get(name)) for name, where in there.items()}
-    lacking = [name for name in lacking if not any(fnmatchcase(printed(name), each) for each in allowed)]
+    lacking = [name for name in lacking if not is_like(printed(name), allowed)]
     wrong = [f"{inner(name, owner)} is not in the checkpoint" for name in lacking]
     for name, named in found.items():
         if named in there and not takes(there[named], own[name], cast=bool(cast)):

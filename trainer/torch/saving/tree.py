@@ -16,7 +16,7 @@ from elasticjob.trainer.checkpoint import part as blocks
 from elasticjob.trainer.checkpoint import rest as plain
 from elasticjob.trainer.checkpoint.agreement import Refused, Share
 from elasticjob.trainer.checkpoint.part import Damaged, Shape
-from elasticjob.trainer.checkpoint.pieces import Box
+from elasticjob.trainer.checkpoint.pieces import Box, box_of
 from elasticjob.trainer.checkpoint.rest import REFERENCE, pointer, printed
 
 ABSENT: Final = object()
@@ -227,12 +227,7 @@ def is_divided(tensor: Tensor) -> bool:
 
 def wanted(name: str, tensor: Tensor) -> Box:
     """Return what this worker wants of a tensor."""
-    return box_of_shape(shape_of(name, tensor))
-
-
-def box_of_shape(shape: Shape) -> Box:
-    """Return where what is described is in its tensor."""
-    return shape.offset or (0,) * len(shape.shape), shape.shape
+    return box_of(shape_of(name, tensor))
 
 
 def view(bytes_: memoryview, dtype: str, shape: tuple[int, ...]) -> Tensor:

@@ -289,9 +289,16 @@ class Peers:
         return PrefixStore(f"round-{self.place.round}", store)
 
 
-def gather(data: bytes, all_: Callable[[Tensor], list[Tensor]]) -> list[bytes]:
-    """Return the `data` of every worker, by a function that returns a tensor of each of them."""
-    lengths = [int(each) for each in all_(torch.tensor([len(data)]))]
+def lengths_of(data: bytes, all_: Callable[[Tensor], list[Tensor]]) -> list[int]:
+    """Return how many bytes every worker has, by a function that returns a tensor of each of them."""
+    return [int(each) for each in all_(torch.tensor([len(data)]))]
+
+
+def gather(
+    data: bytes, all_: Callable[[Tensor], list[Tensor]], lengths: Sequence[int] | None = None
+) -> list[bytes]:
+    """Return the `data` of every worker; they may know their `lengths`."""
+    lengths = lengths_of(data, all_) if lengths is None else lengths
     block = torch.zeros(max(1, *lengths), dtype=torch.uint8)
     block[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[: len(data)]
     blocks = all_(block)
