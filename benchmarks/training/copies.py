@@ -9,12 +9,11 @@ and without follow each other in the same processes. A copy goes to shared memor
 from __future__ import annotations
 
 import json
-import os
 import time
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
+import psutil
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -23,20 +22,18 @@ from typer import Option
 from benchmarks.commands import play
 from benchmarks.figures import Sheet, number, show, spread
 from benchmarks.training.nodes import played
+from elasticjob.trainer.agent.checkpoints.copies import TAKING
 from elasticjob.trainer.torch.checkpoint import Checkpoint
 
 WIDTH, LAYERS = 2048, 8  # 33.6 million parameters: 403 MB with AdamW's state
 STEPS, BUSY, ASLEEP = 10, 0.3, 0.7
 
 
-def cpu_above() -> float:
-    """Return the CPU seconds of the processes that have started this one: of its agent, above all."""
-    pid, found = os.getppid(), 0.0
-    for _ in range(2):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        found += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        pid = int(fields[1])
-    return found
+def cpu_of_agent() -> float:
+    """Return the CPU seconds of the agent above this worker, and of its process that takes copies."""
+    agent = next(each for each in psutil.Process().parents() if "elasticjob.cli" in each.cmdline())
+    takers = [each for each in agent.children() if TAKING in each.cmdline()]
+    return sum(each.cpu_times().user + each.cpu_times().system for each in (agent, *takers))
 
 
 def work() -> None:
@@ -57,10 +54,11 @@ def work() -> None:
     left = torch.randn(256, 256)
     rounds = calibrated(left)
     taken: dict[str, Any] = {each: [] for each in ways}
+    held: list[float] = []
     cpu = dict.fromkeys(ways, 0.0)
     step = 0
     for way in ("none", "copies") * 4:
-        before = cpu_above()
+        before = cpu_of_agent()
         for _ in range(STEPS):
             step += 1
             dist.barrier()
@@ -68,14 +66,17 @@ def work() -> None:
             for _ in range(rounds):
                 left @ left
             time.sleep(ASLEEP)
+            asked = time.perf_counter()
             ways[way].save(step)
+            if way == "copies":
+                held.append(time.perf_counter() - asked)
             dist.barrier()
             taken[way].append(time.perf_counter() - began)
         time.sleep(1.0)
-        cpu[way] += cpu_above() - before
+        cpu[way] += cpu_of_agent() - before
     if dist.get_rank() == 0:
         size = sum(each.numel() for each in model.parameters()) * 12
-        print(json.dumps({"told": {"taken": taken, "cpu": cpu, "bytes": size}}), flush=True)
+        print(json.dumps({"told": {"taken": taken, "held": held, "cpu": cpu, "bytes": size}}), flush=True)
     dist.destroy_process_group()
 
 
@@ -98,6 +99,7 @@ def main(worker: Annotated[bool, Option("--worker", hidden=True)] = False) -> No
     rows = [
         ["a step without copies, s", spread(none)],
         ["a step with copies, s", spread(copies)],
+        ["of which the worker copies, s", spread(found["held"])],
         ["more", f"{median(copies) / median(none) - 1:.1%}"],
         ["CPU seconds of the agent per GB", number((found["cpu"]["copies"] - found["cpu"]["none"]) / copied)],
     ]

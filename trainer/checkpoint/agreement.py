@@ -6,7 +6,7 @@ have it. What would be no whole checkpoint is refused here, for all workers at o
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -96,13 +96,15 @@ def agree(told: Sequence[Description]) -> list[Share]:
         forms.setdefault(told[ranks[0]].form, number)
     writers = _deal({number: told[ranks[0]] for number, ranks in enumerate(parts)})
     shares: dict[int, Share] = {}
+    load = Counter[str]()  # bytes that each node writes
     for number, ranks in enumerate(parts):
-        writes = tuple(
-            place for place, piece in enumerate(told[ranks[0]].pieces) if writers[piece.range] == number
-        )
+        pieces = told[ranks[0]].pieces
+        writes = tuple(place for place, piece in enumerate(pieces) if writers[piece.range] == number)
+        keeper = min(ranks, key=lambda rank: (load[told[rank].node], rank))
+        load[told[keeper].node] += sum(pieces[place].size for place in writes)
         like, alone = forms[told[ranks[0]].form], len({told[each].node for each in ranks}) == 1
         share = Share(number, len(parts), False, writes, like, tuple(ranks), alone)
-        shares |= {rank: replace(share, keeps=rank == ranks[0]) for rank in ranks}
+        shares |= {rank: replace(share, keeps=rank == keeper) for rank in ranks}
     return [shares[rank] for rank in range(len(told))]
 
 

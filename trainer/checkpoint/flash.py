@@ -203,16 +203,16 @@ class Flash:
         try:
             with writer.block(at + len(body)) as block:
                 taken.fill(block, tensors)
-                part.seal(block, body, at)
+                size = part.seal(block, body, at)
         except NoRoom as error:
             self._tell_no_room(save, str(error.strerror or error))
             if persist and place.keeps and self._storage is not None:
                 self._write_by_itself(self._storage, taken, save, place)
             return
         self._full = False
-        self._say(self._copied(save, place, persist=persist))
+        self._say(self._copied(save, place, size, persist=persist))
 
-    def _copied(self, save: Save, place: Share, *, persist: bool) -> Copied:
+    def _copied(self, save: Save, place: Share, size: int, *, persist: bool) -> Copied:
         return Copied(
             block=self._block,
             step=save.step,
@@ -223,6 +223,7 @@ class Flash:
             persist=persist and place.keeps and self._storage is not None,
             where=os.fsencode(self._where) if self._storage else b"",
             keep=self._keep,
+            size=size,
             after=self._after,
             alone=place.alone,
         )
@@ -238,8 +239,8 @@ class Flash:
             log.warning("%s", problem)
             self._say(Hampered(problem=problem, where=os.fsencode(self._where), step=save.step))
             return
-        copied = self._copied(save, place, persist=True)
-        self._say(msgspec.structs.replace(copied, name=written.name, size=written.size, crc=written.crc))
+        copied = self._copied(save, place, written.size, persist=True)
+        self._say(msgspec.structs.replace(copied, name=written.name, crc=written.crc))
 
     def _tell_no_room(self, save: Save, why: str) -> None:
         if not self._full:

@@ -201,7 +201,7 @@ def blocks_of(folder: Path, mark: str = "") -> list[Block]:
         if path.is_dir() or path.name.startswith(SEEN) or not path.stem.endswith(mark):
             continue
         with suppress(Damaged), reading(path) as block:
-            head = part.head_of(lambda at, size, block=block: block[at : at + size])  # type: ignore[misc]
+            head = part.head_in(block)
             found.append(Block(path, head))
     return sorted(found, key=lambda each: (each.head.save, each.path.name), reverse=True)
 

@@ -169,6 +169,11 @@ def head_of(read: Read) -> Head:
         raise Damaged(f"its head is none: {error}") from error
 
 
+def head_in(block: memoryview) -> Head:
+    """Return the head of a block in memory."""
+    return head_of(lambda at, size: block[at : at + size])
+
+
 def _first(found: bytes | bytearray | memoryview) -> tuple[int, int, int, int]:
     if len(found) < _FIRST.size:
         raise Damaged(f"it has {len(found)} bytes")

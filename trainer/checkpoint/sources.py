@@ -95,7 +95,7 @@ class InMemory:
     def open(self, number: int) -> Iterator[memoryview]:
         """Lend the block of a part that is near."""
         with memory.reading(self._here[number]) as block:
-            if (save := head_of(block).save) != self._save:
+            if (save := part.head_in(block).save) != self._save:
                 raise Damaged(f"step {save.step} is there, and no more step {self._save.step}")
             yield block
 
@@ -107,25 +107,9 @@ class InMemory:
         else:
             yield from by_ranges(lambda at, size: self._stream(number, at, size), wanted)
 
-    @contextmanager
-    def _stream(self, number: int, at: int, size: int) -> Iterator[Into]:
-        """Lend what reads bytes of a part from the node that has it."""
-        server = self._servers[number]
-        host, port = parts(server)
-        connection = http.client.HTTPConnection(host, port, timeout=PATIENCE)
-        try:
-            headers = {"Authorization": f"Bearer {self._token}", "Range": f"bytes={at}-{at + size - 1}"}
-            connection.request("GET", memory.path_of(self._mark, self._save, number), headers=headers)
-            answer = connection.getresponse()
-            if answer.status not in (200, 206):
-                raise Damaged(
-                    f"{server} has no part {number} of step {self._save.step} (HTTP {answer.status})"
-                )
-            yield answer.readinto
-        except http.client.HTTPException as error:
-            raise Damaged(f"{server} broke off: {error!r}") from error
-        finally:
-            connection.close()
+    def _stream(self, number: int, at: int, size: int) -> AbstractContextManager[Into]:
+        path = memory.path_of(self._mark, self._save, number)
+        return ranged(self._servers[number], self._token, path, at, size)
 
 
 class InStorage:
@@ -169,14 +153,26 @@ class InStorage:
         yield from by_ranges(partial(self._storage.stream, step, file), wanted, file.name)
 
 
-def head_of(block: memoryview) -> Head:
-    """Return the head of a block."""
-    return part.head_of(lambda at, size: block[at : at + size])
+@contextmanager
+def ranged(server: str, token: str, path: str, at: int, size: int) -> Iterator[Into]:
+    """Lend what reads bytes of a block from the node that has it. Damaged, or OSError if it cannot be had."""
+    connection = http.client.HTTPConnection(*parts(server), timeout=PATIENCE)
+    try:
+        headers = {"Authorization": f"Bearer {token}", "Range": f"bytes={at}-{at + size - 1}"}
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        if answer.status not in (200, 206):
+            raise Damaged(f"{server} has no {path} (HTTP {answer.status})")
+        yield answer.readinto
+    except http.client.HTTPException as error:
+        raise Damaged(f"{server} broke off: {error!r}") from error
+    finally:
+        connection.close()
 
 
 def is_as_written(block: memoryview, crc: int) -> bool:
     """Whether the bytes of a part that belong to no piece are right; the others have checksums."""
-    head = head_of(block)
+    head = part.head_in(block)
     body = part.encode(head)
     at = len(block) - len(body)
     rest = bytes(block[: part.START]).rstrip(b"\0")
@@ -227,9 +223,14 @@ def spans(wanted: Sequence[Slabs]) -> list[list[Place]]:
 def taken(read: Into, size: int, of: str) -> bytearray:
     """Return so many bytes of a stream. Damaged if there are fewer."""
     found = bytearray(size)  # torch wants memory that it could write to
-    view, at = memoryview(found), 0
-    while at < size and (more := read(view[at:])):
-        at += more
-    if at < size:
-        raise Damaged(f"{of or 'a part'} ends {size - at} bytes before it should")
+    fill(memoryview(found), read, of)
     return found
+
+
+def fill(view: memoryview, read: Into, of: str) -> None:
+    """Fill memory from a stream. Damaged if it ends before."""
+    at = 0
+    while at < len(view) and (more := read(view[at:])):
+        at += more
+    if at < len(view):
+        raise Damaged(f"{of or 'a part'} ends {len(view) - at} bytes before it should")

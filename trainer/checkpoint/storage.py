@@ -444,7 +444,7 @@ def printable(text: str) -> str:
 
 def stored_form(block: memoryview) -> tuple[Head, list[memoryview], bytes, int]:
     """Return a block as storage has it: head with checksums, the bytes before that, it encoded, its place."""
-    head = blocks.head_of(lambda at, size: block[at : at + size])
+    head = blocks.head_in(block)
     mine = range(len(head.tensors)) if head.writes is None else head.writes
     chosen = sorted((head.tensors[each] for each in mine), key=lambda each: each.size >= SMALL)
     at, placed, bytes_ = START, list[Tensor](), list[memoryview]()

@@ -126,7 +126,7 @@ def pack(snapshot: Snapshot) -> memoryview:
 
 def unpack(block: memoryview) -> Snapshot:
     """Return the snapshot in a block. Damaged if there is none."""
-    head = part.head_of(lambda at, size: block[at : at + size])
+    head = part.head_in(block)
     return snapshot_of(head, {each.name: bits_in(block, each) for each in head.tensors})
 
 

@@ -88,9 +88,10 @@ class Copied(Line, frozen=True, tag="copied"):
 
     It is in the block of that name. With `persist` the agent writes it to the checkpoints in `where`, of
     which it keeps the newest `keep`; without, only when the job is stopped. It never does unless this worker
-    `keeps`: others have the same. With a `name` the worker has written the part there by itself, as a file of
-    that name, size and CRC-32: memory had no room for a block. The run began `after` a step in that place, 0
-    being anew, -1 where the worker does not know. It is `alone` if no other node has this part by itself.
+    `keeps`: others have the same. It has `size` bytes. With a `name` the worker has written the part there by
+    itself, as a file of that name and CRC-32: memory had no room for a block. The run began `after` a step in
+    that place, 0 being anew, -1 where the worker does not know. It is `alone` if no other node has this part
+    by itself.
     """
 
     block: str

@@ -218,7 +218,7 @@ def name_of(table: Table, partition: int, what: str) -> str:
 
 def partition_in(block: memoryview, partition: int) -> Partitions:
     """Return the partition in a part. Damaged if it is none."""
-    head = blocks.head_of(lambda at, size: block[at : at + size])
+    head = blocks.head_in(block)
     rest, places = rest_of(head), {each.name: each for each in head.tensors}
 
     def bytes_of(table: Table, what: str) -> bytes:

@@ -79,6 +79,13 @@ def test_each_piece_is_written_once_by_a_worker_that_has_it(tensors: Any, worker
     assert written == Counter({piece.range: 1 for each in told for piece in each.pieces})
 
 
+def test_nodes_with_the_same_parts_write_alike() -> None:
+    """Four nodes of two workers, each pair with all four parts of the model."""
+    rows = [Piece("w", "float32", 4, (8, 3), (2 * part, 0), (2, 3)) for part in range(4)]
+    told = [Description((rows[rank % 4],), "", node=f"node-{rank // 2}") for rank in range(8)]
+    assert [rank for rank, share in enumerate(agree(told)) if share.keeps] == [0, 2, 5, 7]
+
+
 def test_copies_that_differ_are_named() -> None:
     both = Description((Piece("bias", "float32", 4, (3,), (0,), (3,)),), "")
     copies = copies_of([both, both])

@@ -5,8 +5,8 @@ knows all of its parts: one that lost a part, or that a newer one has overtaken,
 answered "not yet", and asks again. An answer may be lost, and the agent of rank 0 may have ended: then the
 manifests in storage say whether the step is committed. Parts of a world that lost a node may never come:
 that is told at once, and others have a minute to commit the step without it.
-Nodes that divide a model also hold a copy of their neighbour's parts, and every agent serves what its node
-holds.
+Nodes that divide a model also hold copies of their neighbour's parts (`copies.py`), and every agent serves
+what its node holds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import logging
 import os
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,8 @@ from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.trainer.agent.checkpoints.endpoint import WRITTEN, Endpoint, Written
+from elasticjob.trainer.agent.checkpoints.copies import Copies, Offer
+from elasticjob.trainer.agent.checkpoints.endpoint import OFFERS, WRITTEN, Endpoint, Written
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, beside
 from elasticjob.trainer.link.channel import Copied, Hampered
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("elasticjob.agent")
 
-CHUNK: Final = 1 << 20
 NONE: Final = Save(-1, -1)
 NOT_YET: Final = 20.0  # seconds after which an agent that asks for a commit hears that parts are missing
 GONE: Final = 60.0  # seconds in which others may commit a step of which a part never comes
@@ -86,7 +86,8 @@ class Keeper:
         self._strange: dict[bytes, str] = {}  # by place: what was seen there
         self._unwritten: dict[bytes, tuple[int, str]] = {}  # by place: the last step that failed, and why
         self._news = asyncio.Event()
-        self._endpoint = Endpoint(folder, token, self._gather)
+        self._copies = Copies(folder, token)
+        self._endpoint = Endpoint(folder, token, self._gather, self._copies.hear)
         self._session: aiohttp.ClientSession | None = None
 
     async def open(
@@ -160,6 +161,7 @@ class Keeper:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._copies.close()
         if self._session is not None:
             await self._session.close()
         await self._endpoint.close()
@@ -353,9 +355,13 @@ class Keeper:
     # to the next node
 
     async def _give(self) -> None:
-        """Give the newest blocks of this node's workers to the next node of the world, until it has them."""
+        """Offer the newest blocks of this node's workers to the next node of the world."""
         given: dict[str, Copied] = {}
-        while todo := [each for name, each in self._newest.items() if each.alone and given.get(name) != each]:
+        while todo := [
+            each
+            for name, each in self._newest.items()
+            if each.alone and not each.name and given.get(name) != each
+        ]:
             world = self._world()
             to = next_to(world, self._node) if world else None
             if to is None or not to.files:
@@ -363,23 +369,24 @@ class Keeper:
             for message in todo:
                 given[message.block] = message
                 try:
-                    await self._put(to, message)
+                    await self._offer(to, message)
                 except Exception as error:  # a copy less is no reason to give the next one up
                     log.warning("%s has no copy of step %d: %r", to.node, message.step, error)
 
-    async def _put(self, to: Member, message: Copied) -> None:
+    async def _offer(self, to: Member, message: Copied) -> None:
         assert self._session is not None
         _, slot, mark = message.block.split("-")
-        save = Save(message.step, message.round)
-        for held in await asyncio.to_thread(memory.blocks_of, self._folder, mark):
-            if held.path.stem == message.block and held.head.save == save:
-                with memory.reading(held.path) as block:
-                    url = f"{url_of(to)}{memory.path_of(mark, save, message.part)}?slot={slot}"
-                    size = {"Content-Length": str(len(block))}
-                    async with asyncio.timeout(STALLED) as limit:
-                        data = within(limit, chunks(block))
-                        async with self._session.put(url, data=data, headers=size) as answer:
-                            answer.raise_for_status()
+        offer = Offer(
+            server=host_port(self._host, self.port),
+            mark=mark,
+            step=message.step,
+            round=message.round,
+            part=message.part,
+            slot=int(slot),
+            size=message.size,
+        )
+        async with self._session.post(f"{url_of(to)}{OFFERS}", data=msgspec.json.encode(offer)) as answer:
+            answer.raise_for_status()
 
 
 def part_of(message: Copied, file: Part, head: Head) -> Written:
@@ -448,17 +455,3 @@ def spill(folder: Path, beside: Path) -> None:
     link, place = folder / memory.SPILL, beside / memory.SPILL
     place.mkdir()
     link.symlink_to(place)
-
-
-async def chunks(block: memoryview) -> AsyncIterator[bytes]:
-    """Yield the bytes of a block."""
-    size = part.size_of(block)
-    for at in range(0, size, CHUNK):
-        yield bytes(block[at : at + CHUNK])
-
-
-async def within(limit: asyncio.Timeout, data: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces of `data`, each taken within STALLED seconds: else the limit is over."""
-    async for each in data:
-        limit.reschedule(asyncio.get_running_loop().time() + STALLED)
-        yield each

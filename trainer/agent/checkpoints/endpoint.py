@@ -11,16 +11,17 @@ from typing import Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.typedefs import Handler
 
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
+from elasticjob.trainer.agent.checkpoints.copies import Offer
 from elasticjob.trainer.checkpoint import memory
-from elasticjob.trainer.checkpoint.memory import NoRoom, Writer
-from elasticjob.trainer.checkpoint.part import START, Damaged, Save, size_of
+from elasticjob.trainer.checkpoint.part import Damaged, Save, head_in
 
-CHUNK: Final = 1 << 20
 WRITTEN: Final = "/v1/written"
+OFFERS: Final = "/v1/offers"
 LARGEST_MESSAGE: Final = 1 << 28  # a head tells of all tensors of a part
 
 
@@ -49,13 +50,17 @@ class Endpoint:
     """An HTTP server for the agents and workers of the job, who have its token."""
 
     def __init__(
-        self, folder: Path, token: str, written: Callable[[Written], Awaitable[bool | None]]
+        self,
+        folder: Path,
+        token: str,
+        written: Callable[[Written], Awaitable[bool | None]],
+        offered: Callable[[Offer], None],
     ) -> None:
-        self._folder, self._token, self._written = folder, token, written
+        self._folder, self._token, self._written, self._offered = folder, token, written, offered
         app = web.Application(client_max_size=LARGEST_MESSAGE, middlewares=[self._authenticate])
         path = r"/v1/memory/{mark:[0-9a-f]{8}}/{step:\d{1,16}}/{round:\d{1,16}}/{part:\d{1,7}}"
         app.router.add_get(path, self._give)
-        app.router.add_put(path, self._take)
+        app.router.add_post(OFFERS, self._hear_of_a_block)
         app.router.add_post(WRITTEN, self._hear)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
 
@@ -85,45 +90,19 @@ class Endpoint:
         for held in await asyncio.to_thread(memory.blocks_of, self._folder, mark):
             if held.head.save == save and held.head.part == number:
                 with suppress(Damaged), memory.reading(held.path) as block:
-                    return await self._send(request, block)
+                    if head_in(block) == held.head:  # still
+                        answer = BlockResponse(held.path)
+                        await answer.prepare(request)
+                        return answer
         raise web.HTTPNotFound(text=f"this node holds no part {number} of step {save.step}")
 
-    async def _send(self, request: web.Request, block: memoryview) -> web.StreamResponse:
+    async def _hear_of_a_block(self, request: web.Request) -> web.Response:
         try:
-            begin, end, _ = request.http_range.indices(len(block))
-        except ValueError as error:
-            raise web.HTTPRequestRangeNotSatisfiable(text=str(error)) from error
-        answer = web.StreamResponse(status=206)
-        answer.content_length = max(0, end - begin)
-        await answer.prepare(request)
-        for at in range(begin, end, CHUNK):
-            await answer.write(bytes(block[at : min(at + CHUNK, end)]))
-        await answer.write_eof()
-        return answer
-
-    async def _take(self, request: web.Request) -> web.Response:
-        """Keep a copy of another node's block, by the slot it has there.
-
-        Ranks shift, and part numbers with them: by those, each shift would leave another set of blocks.
-        """
-        size = request.content_length
-        if size is None or size < START:
-            raise web.HTTPLengthRequired(text="a block comes with its length")
-        mark, _, number = parse_path(request)
-        slot = request.query.get("slot", str(number))
-        if not slot.isdecimal() or len(slot) > 7:
-            raise web.HTTPBadRequest(text=f"slot is {slot!r}, and must be a number")
-        writer = Writer(self._folder, f"copy-{int(slot)}-{mark}")
-        try:
-            with writer.block(size) as block:
-                await receive(request, block[:size])
-        except NoRoom as error:
-            raise web.HTTPInsufficientStorage(text=str(error)) from error
-        except Damaged as error:
+            offer = decode_as(await request.read(), Offer)
+        except UNREADABLE as error:
             raise web.HTTPBadRequest(text=str(error)) from error
-        finally:
-            writer.close()
-        return web.Response(status=204)
+        self._offered(offer)
+        return web.Response(status=202)
 
     async def _hear(self, request: web.Request) -> web.Response:
         try:
@@ -139,19 +118,12 @@ class Endpoint:
         return web.Response(body=msgspec.json.encode(committed), content_type="application/json")
 
 
-async def receive(request: web.Request, block: memoryview) -> None:
-    """Write a block as it comes; its first bytes, which say that it is whole, last."""
-    first, at = bytearray(), 0
-    async for chunk in request.content.iter_chunked(CHUNK):
-        if at + len(chunk) > len(block):
-            raise Damaged(f"more than {len(block)} bytes came")
-        head = chunk[: max(0, START - at)]
-        first += head
-        block[at + len(head) : at + len(chunk)] = chunk[len(head) :]
-        at += len(chunk)
-    if at != len(block) or size_of(first) != len(block):
-        raise Damaged(f"{at} of {len(block)} bytes came")
-    block[:START] = first
+class BlockResponse(web.FileResponse):
+    """A block that the kernel sends, once: in its handler, where nobody overwrites it."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send it, unless it is sent."""
+        return None if self.prepared else await super().prepare(request)
 
 
 def parse_path(request: web.Request) -> tuple[str, Save, int]:

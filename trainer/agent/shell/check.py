@@ -24,7 +24,7 @@ from elasticjob.api.rpc.check import Check, Next, Part, Peer
 from elasticjob.api.rpc.message import Message, decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
 from elasticjob.trainer.agent.group import Terms
-from elasticjob.trainer.agent.processes import tether
+from elasticjob.trainer.agent.processes.beside import lines_of, spawn
 from elasticjob.trainer.link.master import MasterClient
 
 log = logging.getLogger("elasticjob.agent")
@@ -119,26 +119,6 @@ class Bench:
                 limited = msgspec.structs.replace(task, limit=self._limit)
                 process.stdin.write(msgspec.json.encode(limited) + b"\n")
         return await asyncio.gather(*(read(reader) for _, reader in self._processes))
-
-
-def spawn(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a process of the payload, which dies with this one."""
-    return subprocess.Popen(
-        [sys.executable, "-m", tether.__name__, str(os.getpid()), *command],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        bufsize=0,
-    )
-
-
-async def lines_of(process: subprocess.Popen[bytes]) -> asyncio.StreamReader:
-    """Return the reader of a process's stdout."""
-    reader = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
-    return reader
 
 
 async def read(reader: asyncio.StreamReader) -> Result:

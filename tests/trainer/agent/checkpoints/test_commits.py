@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from msgspec import structs
 from elasticjob.api.rpc.rendezvous import Member, World
 from elasticjob.trainer.agent.checkpoints import commits
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
+from elasticjob.trainer.agent.checkpoints.copies import Offer
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.agreement import Share
 from elasticjob.trainer.checkpoint.flash import Flash
@@ -188,31 +192,13 @@ async def test_without_room_in_memory_the_worker_writes_itself(
     assert alone.steps[-1:] == ([] if fails else [6])
 
 
-async def test_shifts_of_ranks_leave_no_more_copies(alone: Node, tmp_path: Path) -> None:
-    """A node with two workers gives its parts, whose numbers follow the ranks, to the next one."""
-    async with aiohttp.ClientSession() as session:
-        for first in (0, 2, 4, 6):
-            for slot in (0, 1):
-                for step in (first, first + 1):
-                    flash_copy(tmp_path / "giver", slot, step)
-                    block = next(each for each in blocks_of(tmp_path / "giver") if each.head.step == step)
-                    with memory.reading(block.path) as found:
-                        save, mark = Save(step, 1), memory.mark_of("memory://")
-                        path = f"{memory.path_of(mark, save, first + slot)}?slot={slot}"
-                        url = f"http://127.0.0.1:{alone.keeper.port}{path}"
-                        async with session.put(url, data=bytes(found)) as answer:
-                            assert answer.status == 204
-        assert len(list(alone.memory.iterdir())) == 4
-        async with session.put(f"{url[:-1]}x", data=bytes(9999)) as answer:
-            assert answer.status == 400
-
-
-def flash_copy(folder: Path, slot: int, step: int) -> None:
-    folder.mkdir(exist_ok=True)
-    environment = {memory.FOLDER: str(folder), "LOCAL_RANK": str(slot), "ELASTICJOB_SLOT": str(slot)}
-    flash = Flash("memory://", Tensors(), keep=1, environment=environment, say=lambda _: None)
-    flash.save({"at": step}, Save(step, 1), 0, persist=False, exchange=lambda data: [data])
-    flash.close()
+async def test_offers_that_nobody_makes_are_refused(alone: Node) -> None:
+    good = Offer(server="127.0.0.1:1", mark="0" * 8, step=1, round=1, part=0, slot=0, size=9999)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{alone.keeper.port}") as session:
+        for wrong in ({"mark": "../../et"}, {"slot": -1}, {"size": 10}, {"step": None}):
+            body = json.dumps({**structs.asdict(good), **wrong})
+            async with session.post("/v1/offers", data=body) as answer:
+                assert answer.status == 400
 
 
 async def test_what_the_others_have_gone_beyond_is_not_missing(
@@ -347,3 +333,28 @@ async def test_an_agent_that_commits_does_not_leave_before_it_has_answered(nodes
     await asyncio.sleep(0)  # it has begun
     nodes.a.saves(10)
     assert (await leaving, await nodes.b.finish()) == ([10], "")
+
+
+async def test_shifts_of_ranks_leave_no_more_copies(nodes: Nodes) -> None:
+    """A node with two workers gives its parts, whose numbers follow the ranks, to the next one."""
+    memory_of_b = nodes.b.memory
+    for step, (first, slot) in enumerate(product((0, 2, 4, 6), (0, 1, 0, 1)), 1):
+        number = first + slot
+        nodes.a.hear(copied(nodes.a.memory, slot, number, step))
+        await until(partial(has, memory_of_b, (step, number, f"copy-{slot}")))
+    assert len(list(memory_of_b.iterdir())) == 4
+
+
+def has(folder: Path, wanted: tuple[int, int, str]) -> bool:
+    """Whether a node has a whole block of this step, part and beginning of its name."""
+    return any((b.head.step, b.head.part, b.path.name[:6]) == wanted for b in blocks_of(folder))
+
+
+def copied(folder: Path, slot: int, number: int, step: int) -> list[Any]:
+    """Let worker `slot` of a node copy its part of the state; return what it tells its agent."""
+    told: list[Any] = []
+    environment = {memory.FOLDER: str(folder), "ELASTICJOB_SLOT": str(slot)}
+    flash = Flash("memory://", Tensors(), keep=1, environment=environment, say=told.append)
+    flash.save({"at": step}, Save(step, 1), number, persist=False, exchange=lambda data: [data])
+    flash.close()
+    return told
