@@ -26,7 +26,7 @@ from elasticjob.trainer.checkpoint.rest import PARAMETERS, REFERENCE, pointer
 from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.saving.tree import StateParts, local
 
-CHANGED, SAME = b"\1", b"\0"
+CHANGED, SAME = b"changed", b""  # nothing is exchanged by lengths alone
 WORDS: Final = 1 << 16  # of 64 bits, of a tensor, that are summed up at once
 FACTOR: Final = 0x5851F42D4C957F2D  # odd: the multiplier of Knuth's MMIX
 

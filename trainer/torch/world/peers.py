@@ -299,7 +299,9 @@ def gather(
 ) -> list[bytes]:
     """Return the `data` of every worker; they may know their `lengths`."""
     lengths = lengths_of(data, all_) if lengths is None else lengths
-    block = torch.zeros(max(1, *lengths), dtype=torch.uint8)
+    if not any(lengths):
+        return [b""] * len(lengths)
+    block = torch.zeros(max(lengths), dtype=torch.uint8)
     block[: len(data)] = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)[: len(data)]
     blocks = all_(block)
     return [each[:length].numpy().tobytes() for each, length in zip(blocks, lengths, strict=True)]
