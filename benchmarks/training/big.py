@@ -41,7 +41,7 @@ def work(layers: int, where: str) -> None:
     model.to_empty(device="cpu")
     for layer, parameter in enumerate(model.parameters()):
         torch.manual_seed(layer)
-        local(parameter.detach()).normal_()
+        local(parameter.detach()).normal_(std=WIDTH**-0.5)  # else the sums overflow in many layers
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     checkpoint = Checkpoint(where, {"model": model, "optimizer": optimizer}, every=1, save_every=1)
     before, began = peak(), time.perf_counter()
