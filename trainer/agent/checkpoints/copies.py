@@ -76,16 +76,16 @@ class Copies:
     async def _take_all(self) -> None:
         while self._offers:
             offer = self._offers.pop(next(iter(self._offers)))
-            try:
+            problem = ""
+            for _ in range(2):
                 try:
                     problem = await self._take(offer)
+                    break
                 except Starved:
-                    self._end()
                     self._behind = []
-                    problem = await self._take(offer)
-            except (OSError, EOFError) as error:
+                except (OSError, EOFError) as error:
+                    problem = repr(error)
                 self._end()
-                problem = repr(error)
             if problem:  # a copy less is no reason to give the next one up
                 log.warning("there is no copy of step %d of %s here: %s", offer.step, offer.server, problem)
 

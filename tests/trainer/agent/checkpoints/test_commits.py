@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 from msgspec import structs
 
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.trainer.agent.checkpoints import commits
+from elasticjob.trainer.agent.checkpoints import commits, copies
 from elasticjob.trainer.agent.checkpoints.commits import Keeper
 from elasticjob.trainer.agent.checkpoints.copies import Offer
 from elasticjob.trainer.checkpoint import memory
@@ -333,6 +333,25 @@ async def test_an_agent_that_commits_does_not_leave_before_it_has_answered(nodes
     await asyncio.sleep(0)  # it has begun
     nodes.a.saves(10)
     assert (await leaving, await nodes.b.finish()) == ([10], "")
+
+
+async def test_copies_survive_a_process_that_ends_or_gets_no_time(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def copy(step: int) -> None:
+        nodes.a.hear(copied(nodes.a.memory, 0, 0, step))
+        await until(partial(has, nodes.b.memory, (step, 0, "copy-0")))
+
+    await copy(1)
+    taker = nodes.b.keeper._copies
+    assert taker._process is not None
+    taker._process.kill()
+    await copy(2)
+    waited = count()
+    monkeypatch.setattr(copies, "LOOK", 0.0)
+    monkeypatch.setattr(copies, "delay", lambda _: 10.0 * next(waited))
+    await copy(3)
+    assert taker._behind == []
 
 
 async def test_shifts_of_ranks_leave_no_more_copies(nodes: Nodes) -> None:
