@@ -105,7 +105,8 @@ class Checkpoint:
         if self._channel is None:  # nobody else would use the memory
             environment = {name: value for name, value in environment.items() if name != memory.FOLDER}
         own = [pointer("", name) for name, each in self._state.items() if isinstance(each, RandomState)]
-        self._form = Agreed(exchange, rank, own, environment.get(memory.SERVER, ""))
+        theirs = {name for name, each in state.items() if not type(each).__module__.startswith("elasticjob.")}
+        self._form = Agreed(exchange, rank, own, environment.get(memory.SERVER, ""), theirs)
         self._flash = Flash(os.fsdecode(where), self._form, keep=keep, environment=environment, say=self._say)
         self._asked = False  # to end
         self._saved = False  # `save` was called

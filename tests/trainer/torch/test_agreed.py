@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from logging import Handler, LogRecord, getLogger
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,17 @@ class Wrapped:
 
     def load_state_dict(self, state: State) -> None:
         self.model.load_state_dict(state["in"])
+
+
+class Said(Handler):
+    """What is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: LogRecord) -> None:
+        self.lines.append(record.getMessage())
 
 
 class Place:
@@ -74,6 +86,7 @@ MAKES: dict[str, Callable[[int, int], State]] = {
     "a place of each": lambda seed, rank: {"model": linear(seed), "place": Local(Place(10 * seed + rank))},
     "an object around a divided model": lambda seed, rank: {"app": Wrapped(linear(seed, divided=True))},
     "a dict of a model's tensors": lambda seed, rank: {"model": linear(seed, divided=True).state_dict()},
+    "numbers of each": lambda seed, rank: {"model": linear(seed), "places": {"at": 10 * seed + rank}},
     "stages": lambda seed, rank: {"model": nn.ModuleDict({f"stage{rank}": linear(seed + rank)})},
     "an average under DDP": averaged,
 }
@@ -94,14 +107,18 @@ def values(state: State) -> list[Any]:
 def play(folder: Path, rank: int) -> dict[str, Any]:
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     results: dict[str, Any] = {}
+    said = Said()
+    getLogger("elasticjob").addHandler(said)
     for name, make in MAKES.items():
         options: Any = {"every": 1, "save_every": 1, "environment": {}}
         try:
+            said.lines.clear()
             first = make(1, rank)
             Checkpoint(folder / name, first, **options).save(1)
             again = make(5, rank)
             step = Checkpoint(folder / name, again, **options).load()
             results[name] = step, values(again) == values(first)
+            results[f"{name}, said"] = [each for each in said.lines if "numbers" in each]
         except ValueError as error:
             results[name] = str(error)
     return results
@@ -136,6 +153,11 @@ def test_what_would_not_be_whole_is_refused_on_both(played: Any, name: str, sent
 def test_each_worker_finds_its_own_again(played: Any, name: str) -> None:
     *workers, _ = played
     same = [(1, True), (1, True)]
-    if name == "an average under DDP":  # whose buffers are those of the first worker
+    if name in ("an average under DDP", "numbers of each"):  # what is the first worker's
         same[1] = (1, False)
     assert [each[name] for each in workers] == same
+    told = [each[f"{name}, said"] for each in workers]
+    if name == "numbers of each":
+        assert ["in places, and those of one" in each for each in told[0]] == [True]
+    else:
+        assert told == [[], []]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 import torch
@@ -22,9 +24,12 @@ from elasticjob.trainer.checkpoint.agreement import (
     piece_of,
 )
 from elasticjob.trainer.checkpoint.opening import Exchange
+from elasticjob.trainer.checkpoint.pieces import listed
 from elasticjob.trainer.checkpoint.rest import PARAMETERS, REFERENCE, pointer
 from elasticjob.trainer.torch.saving.tensors import Tensors
 from elasticjob.trainer.torch.saving.tree import StateParts, local
+
+log = logging.getLogger("elasticjob")
 
 CHANGED, SAME = b"changed", b""  # nothing is exchanged by lengths alone
 WORDS: Final = 1 << 16  # of 64 bits, of a tensor, that are summed up at once
@@ -34,15 +39,22 @@ FACTOR: Final = 0x5851F42D4C957F2D  # odd: the multiplier of Knuth's MMIX
 class Agreed(Tensors):
     """The form of the states of scripts: each worker says what it has, and all find the same shares.
 
-    The tensors of the names in `own` are not compared: a worker has them beside what is no tensor.
+    The tensors of the names in `own` are not compared: a worker has them beside what is no tensor. Numbers
+    are in the objects `numbered`.
     """
 
     def __init__(
-        self, exchange: Exchange, rank: Callable[[], int], own: Collection[str] = (), node: str = ""
+        self,
+        exchange: Exchange,
+        rank: Callable[[], int],
+        own: Collection[str] = (),
+        node: str = "",
+        numbered: Collection[str] = (),
     ) -> None:
         super().__init__()
         self._rank, self._node = rank, node
         self._exchange, self._own = exchange, tuple(f"{each}/" for each in own)
+        self._numbered = numbered
         self._known: Description | None = None
         self._writes: frozenset[str] = frozenset()
         self._last: tuple[Any, StateParts] | None = None
@@ -84,6 +96,7 @@ class Agreed(Tensors):
         all_ = [each for each in told if isinstance(each, Description)]
         shares, copies = agree(all_), copies_of(all_)
         self._compare(taken, copies)
+        self._tell_numbers(taken, [each.form for each in all_])
         rank = self._rank()
         self.agreed, self._known = shares[rank], all_[rank]
         self._writes = frozenset(all_[rank].pieces[at].name for at in shares[rank].writes or ())
@@ -112,6 +125,21 @@ class Agreed(Tensors):
             firsts = {name for each in self._exchange(encode(names)) for name in decode_names(each)}
             check_copies({of: ranks for of, ranks in copies.items() if of[0] not in firsts}, prints)
 
+    def _tell_numbers(self, taken: StateParts, forms: Sequence[str]) -> None:
+        """Say of which objects workers have other numbers: only one worker's are saved."""
+        rest = taken.rest.items() if isinstance(taken.rest, Mapping) else ()
+        mine = {name: crc32(repr(numbers_of(each)).encode()) for name, each in rest if name in self._numbered}
+        told = [decode_crcs(each) for each in self._exchange(encode(mine))]
+        firsts = {form: told[forms.index(form)] for form in forms}
+        pairs = zip(told, forms, strict=True)
+        differ = {name for each, form in pairs for name in each if each[name] != firsts[form].get(name)}
+        if differ and self._rank() == 0:
+            log.warning(
+                "workers have other numbers in %s, and those of one are saved: give what is each worker's "
+                "own as Local(...)",
+                listed(sorted(differ)),
+            )
+
 
 def form_of(value: Any, own: Collection[str], name: str = "") -> Any:
     """Return what is the same for two rests of one form: keys, and where tensors are; numbers may differ."""
@@ -125,6 +153,15 @@ def form_of(value: Any, own: Collection[str], name: str = "") -> Any:
         inner = [form_of(each, own, pointer(name, at)) for at, each in enumerate(value)]
         return inner if any(inner) else ""
     return value if isinstance(value, str) and name.rpartition("/")[0].endswith(PARAMETERS) else ""
+
+
+def numbers_of(value: Any) -> Any:
+    """Return a rest without its texts."""
+    if isinstance(value, Mapping):
+        return {key: numbers_of(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [numbers_of(each) for each in value]
+    return "" if isinstance(value, str) else value
 
 
 def fingerprints(tensors: Sequence[Tensor]) -> list[int]:
@@ -164,4 +201,5 @@ def buffers_of_ddp() -> set[int]:
 encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Description | str).decode
 decode_prints = msgspec.msgpack.Decoder(list[int]).decode
+decode_crcs = msgspec.msgpack.Decoder(dict[str, int]).decode
 decode_names = msgspec.msgpack.Decoder(list[str]).decode
