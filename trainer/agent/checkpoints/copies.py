@@ -71,7 +71,7 @@ class Copies:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
-        self._end()
+        await self._end()
 
     async def _take_all(self) -> None:
         while self._offers:
@@ -85,8 +85,8 @@ class Copies:
                     self._behind = []
                 except (OSError, EOFError) as error:
                     problem = repr(error)
-                self._end()
-            if problem:  # a copy less is no reason to give the next one up
+                await self._end()
+            if problem and (offer.mark, offer.slot) not in self._offers:  # else it is overwritten
                 log.warning("there is no copy of step %d of %s here: %s", offer.step, offer.server, problem)
 
     async def _take(self, offer: Offer) -> str:
@@ -115,13 +115,13 @@ class Copies:
         assert process.stdin is not None
         process.stdin.write(line + b"\n")
 
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+    async def _end(self) -> None:
+        if (process := self._process) is not None:
             self._process = None
+            process.kill()
+            if process.stdin is not None:
+                process.stdin.close()
+            await asyncio.to_thread(process.wait)  # which takes a processor, too
 
 
 def delay(pid: int) -> float:
