@@ -103,6 +103,7 @@ class Flash:
         self._full = False  # said that there is no room
         self._expects = False
         self.divided = False  # each worker has a part of what was saved last
+        self._given: Save | None = None  # the newest that another node is given a copy of
         self._written: Save | None = None  # the newest that goes to storage
         self.is_stored = True  # what was loaded is in storage, not in memory alone
         self.ended = 0  # as in the head of what was loaded
@@ -127,16 +128,23 @@ class Flash:
         exchange: Exchange,
         keeps: bool = True,
         ended: int = 0,
+        waits: bool = False,
     ) -> None:
         """Copy the state; with `persist` the agent writes it to storage, too, unless another node `keeps` it.
 
         Without an agent all workers call this at once, and it returns when the checkpoint is in storage.
-        Where each worker has a part, a step is written once: the parts of two saves of it could mix.
+        Where each worker has a part, a step is written once: the parts of two saves of it could mix. A save
+        that `waits` is left out while a copy of the one before is on its way to another node, so that there
+        is always a step of which all parts survive a node; all workers call that at once.
         """
         taken = self._form.take(state, ended)
         place = taken.share(rank)
         place = replace(place, keeps=place.keeps and keeps)
         self.divided = place.parts > 1
+        if waits and self.divided and self._folder is not None:
+            given = self._given is None or memory.is_given(self._folder, self._block, self._given)
+            if any(exchange(b"" if given else b"waits")):
+                return
         if not self._copies(place) or (self.divided and save == self._written):
             return
         self._written = save if persist else self._written
@@ -186,6 +194,8 @@ class Flash:
 
         found: tuple[Any, Chosen] | None = newest.load(places, told, read, self._patience)
         self._after = found[1].save.step if found else 0
+        if self._folder is not None and self._first:
+            memory.forget(self._folder, self._mark, self._after)
         self.is_stored = found is None or not found[1].holders
         return (found[0], found[1].save) if found else None
 
@@ -210,6 +220,7 @@ class Flash:
                 self._write_by_itself(self._storage, taken, save, place)
             return
         self._full = False
+        self._given = save if place.parts > 1 and place.alone else None
         self._say(self._copied(save, place, size, persist=persist))
 
     def _copied(self, save: Save, place: Share, size: int, *, persist: bool) -> Copied:

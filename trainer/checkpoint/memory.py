@@ -26,6 +26,7 @@ FOLDER: Final = "ELASTICJOB_MEMORY"  # the folder for the blocks of a node, whic
 SERVER: Final = "ELASTICJOB_MEMORY_SERVER"  # host:port at which a node's agent serves them
 SPILL: Final = "spill"  # a link in that folder to one on disk, for blocks that memory has no room for
 SEEN: Final = "seen-"  # begins the name of a file with the newest step that was seen in a place
+GIVEN: Final = "given-"  # begins the name of a file with the save of a block that the next node has a copy of
 MOST: Final = 3  # blocks of one slot
 NOT_WHOLE: Final = (-1, -1)
 ZEROS: Final = memoryview(bytes(1 << 20))
@@ -198,12 +199,41 @@ def blocks_of(folder: Path, mark: str = "") -> list[Block]:
     """Return all whole blocks of a node, or those with a mark, the newest ones first."""
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_dir() or path.name.startswith(SEEN) or not path.stem.endswith(mark):
+        if path.is_dir() or path.name.startswith((SEEN, GIVEN)) or not path.stem.endswith(mark):
             continue
         with suppress(Damaged), reading(path) as block:
             head = part.head_in(block)
             found.append(Block(path, head))
     return sorted(found, key=lambda each: (each.head.save, each.path.name), reverse=True)
+
+
+def forget(folder: Path, mark: str, after: int) -> None:
+    """Take the blocks of steps `after` one for not whole: a training that goes on from it makes them anew.
+
+    They are overwritten first then, and not the ones that it went on from.
+    """
+    for each in blocks_of(folder, mark):
+        if each.head.step > after and (fd := lock(each.path, fcntl.LOCK_EX, create=False)) is not None:
+            with mmap.mmap(fd, part.START) as first, memoryview(first) as view:
+                part.begin(view)
+            unlock(fd)
+
+
+def say_given(folder: Path, block: str, save: Save) -> None:
+    """Note that the next node has a copy of a block, or cannot have one."""
+    note = folder / f"{GIVEN}{block}"
+    temporary = note.with_name(f"{note.name}.new")
+    temporary.write_text(f"{save.round} {save.step}")
+    temporary.replace(note)
+
+
+def is_given(folder: Path, block: str, save: Save) -> bool:
+    """Whether the next node has a copy of a block, or cannot have one."""
+    try:
+        given = (folder / f"{GIVEN}{block}").read_text().split()
+    except FileNotFoundError:
+        return False
+    return [int(each) for each in given] >= [save.round, save.step]
 
 
 def lock(path: Path, kind: int, *, create: bool = True) -> int | None:
@@ -228,11 +258,12 @@ def unlock(fd: int) -> None:
 
 
 def _age(fd: int) -> tuple[int, int]:
-    """Return the save of a block, for sorting; one that is not whole is the oldest."""
+    """Return the round and step of a block, for sorting; one that is not whole is the oldest."""
     try:
-        return part.head_of(lambda at, size: os.pread(fd, size, at)).save
+        head = part.head_of(lambda at, size: os.pread(fd, size, at))
     except Damaged:
         return NOT_WHOLE
+    return head.round, head.step
 
 
 def _reserve(fd: int, path: Path, size: int) -> None:

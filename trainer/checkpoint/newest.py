@@ -106,7 +106,9 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
     for chosen in choose([each.offers for each in told], stored):
         with ExitStack() as opened:
             try:
-                return Attempt(places, readers, chosen, mine, told).read(read, opened)(), chosen
+                found = Attempt(places, readers, chosen, mine, told).read(read, opened)()
+                _tell_lost(readers.rank, told, chosen.save.step)
+                return found, chosen
             except NotRead as error:
                 wrong = error.damaged or error.trouble
                 if chosen.holders:
@@ -121,7 +123,23 @@ def _attempt(places: Places, readers: Readers, read: Read) -> Any:
         raise Damaged(no_more(printable(places.where), aside, wrong))
     if seen := next((each.seen for each in told if each.seen), ""):
         raise Trouble(f"step {seen} was in {printable(places.where)} before, and nothing is now")
+    _tell_lost(readers.rank, told, 0)
     return None
+
+
+def _tell_lost(rank: int, told: Sequence[Knowledge], begins: int) -> None:
+    """Say that memory has parts of a later step than the one that the training goes on from."""
+    held = [offer for each in told for offer in each.offers]
+    newest = max((offer.save for offer in held), default=Save(0, 0))
+    if rank == 0 and newest.step > begins:
+        parts = {offer.part: offer.parts for offer in held if offer.save == newest}
+        gone = sorted(set(range(max(parts.values()))) - parts.keys())
+        log.warning(
+            "the steps after %d up to %d are lost: of the copies in memory %s not there",
+            begins,
+            newest.step,
+            f"part {', '.join(map(str, gone))} is" if gone else "one is",
+        )
 
 
 def no_more(where: str, aside: Sequence[int], wrong: str) -> str:

@@ -272,7 +272,8 @@ class Checkpoint:
         elif not self._form.agrees(state):
             log.warning("step %d is not copied: the state has other tensors than before", step)
             return
-        self._flash.save(state, save, rank(), persist=persist, exchange=exchange, ended=ended)
+        waits = together and not persist
+        self._flash.save(state, save, rank(), persist=persist, exchange=exchange, ended=ended, waits=waits)
 
     def _agree(self, state: Any) -> None:
         """Agree with all workers on who writes what, before a first save and where a state changed."""

@@ -31,8 +31,8 @@ from elasticjob.api.rpc.address import host_port
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.nodes import Kept
 from elasticjob.api.rpc.rendezvous import Member, World
-from elasticjob.trainer.agent.checkpoints.copies import Copies, Offer
-from elasticjob.trainer.agent.checkpoints.endpoint import OFFERS, WRITTEN, Endpoint, Written
+from elasticjob.trainer.agent.checkpoints.copies import Copies, Offer, Taken
+from elasticjob.trainer.agent.checkpoints.endpoint import OFFERS, TAKEN, WRITTEN, Endpoint, Written
 from elasticjob.trainer.checkpoint import memory, part
 from elasticjob.trainer.checkpoint.part import Damaged, Head, Save, beside
 from elasticjob.trainer.link.channel import Copied, Hampered
@@ -78,6 +78,7 @@ class Keeper:
         self._wanted: dict[str, Copied] = {}  # to be written
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._rounds: dict[str, int] = {}  # of the copy that is being written
+        self._offered: dict[str, Copied] = {}  # by block: the newest that the next node knows of
         self._giving: asyncio.Task[None] | None = None
         self._gathering: dict[tuple[bytes, Save], Gathering] = {}
         self._committed: dict[bytes, Save] = {}  # by place: the newest of several parts
@@ -86,8 +87,8 @@ class Keeper:
         self._strange: dict[bytes, str] = {}  # by place: what was seen there
         self._unwritten: dict[bytes, tuple[int, str]] = {}  # by place: the last step that failed, and why
         self._news = asyncio.Event()
-        self._copies = Copies(folder, token)
-        self._endpoint = Endpoint(folder, token, self._gather, self._copies.hear)
+        self._copies = Copies(folder, token, self._say_taken)
+        self._endpoint = Endpoint(folder, token, self._gather, self._copies.hear, self._hear_taken)
         self._session: aiohttp.ClientSession | None = None
 
     async def open(
@@ -356,22 +357,39 @@ class Keeper:
 
     async def _give(self) -> None:
         """Offer the newest blocks of this node's workers to the next node of the world."""
-        given: dict[str, Copied] = {}
         while todo := [
             each
             for name, each in self._newest.items()
-            if each.alone and not each.name and given.get(name) != each
+            if each.alone and not each.name and self._offered.get(name) != each
         ]:
             world = self._world()
             to = next_to(world, self._node) if world else None
-            if to is None or not to.files:
-                return
             for message in todo:
-                given[message.block] = message
+                self._offered[message.block] = message
+                save = Save(message.step, message.round)
+                if to is None or not to.files:
+                    memory.say_given(self._folder, message.block, save)  # nobody is there to wait for
+                    continue
                 try:
                     await self._offer(to, message)
                 except Exception as error:  # a copy less is no reason to give the next one up
                     log.warning("%s has no copy of step %d: %r", to.node, message.step, error)
+                    memory.say_given(self._folder, message.block, save)
+
+    async def _say_taken(self, taken: Taken) -> None:
+        """Tell the node that has offered it what became of a copy."""
+        assert self._session is not None
+        with suppress(aiohttp.ClientError, TimeoutError):  # it is gone
+            url = f"http://{taken.offer.server}{TAKEN}"
+            async with self._session.post(url, data=msgspec.json.encode(taken)) as answer:
+                await answer.read()
+
+    def _hear_taken(self, taken: Taken) -> None:
+        """Let the worker go on to its next save: a copy of its last one is at the next node, or cannot be."""
+        offer = taken.offer
+        if taken.problem:
+            log.warning("the next node has no copy of step %d: %s", offer.step, taken.problem)
+        memory.say_given(self._folder, f"slot-{offer.slot}-{offer.mark}", Save(offer.step, offer.round))
 
     async def _offer(self, to: Member, message: Copied) -> None:
         assert self._session is not None

@@ -7,26 +7,25 @@ that the training leaves; where that is none, it begins again with as much right
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
+import psutil
 from msgspec import Meta
 
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.trainer.agent.processes.beside import lines_of, spawn
 from elasticjob.trainer.checkpoint.part import START
 
-log = logging.getLogger("elasticjob.agent")
-
 TAKING: Final = "elasticjob.trainer.agent.checkpoints.taking"
 BEHIND: Final = "behind"
 LOOK: Final = 1.0  # seconds between two looks at how a copy gets on
-STARVED: Final = 3.0  # seconds for which it could have run, and had no processor
+STARVED: Final = 1.0  # seconds for which it could have run, and had no processor
 Number = Annotated[int, Meta(ge=0)]
 
 
@@ -45,6 +44,13 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     size: Annotated[int, Meta(gt=START)]
 
 
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What was offered is copied, or cannot be by this `problem`."""
+
+    offer: Offer
+    problem: str = ""
+
+
 class Starved(Exception):
     """The processors had no time for a copy."""
 
@@ -52,8 +58,8 @@ class Starved(Exception):
 class Copies:
     """The copies that a node has of another's blocks: of each slot the newest that was offered."""
 
-    def __init__(self, folder: Path, token: str) -> None:
-        self._folder, self._token = folder, token
+    def __init__(self, folder: Path, token: str, taken: Callable[[Taken], Awaitable[None]]) -> None:
+        self._folder, self._token, self._taken = folder, token, taken
         self._offers: dict[tuple[str, int], Offer] = {}
         self._running: asyncio.Task[None] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,11 +89,10 @@ class Copies:
                     break
                 except Starved:
                     self._behind = []
-                except (OSError, EOFError) as error:
+                except (OSError, EOFError, psutil.Error) as error:
                     problem = repr(error)
                 await self._end()
-            if problem and (offer.mark, offer.slot) not in self._offers:  # else it is overwritten
-                log.warning("there is no copy of step %d of %s here: %s", offer.step, offer.server, problem)
+            await self._taken(Taken(offer=offer, problem=problem))
 
     async def _take(self, offer: Offer) -> str:
         """Have a block copied; return what prevented that. Starved if nothing else did."""
@@ -104,6 +109,8 @@ class Copies:
             while not (await asyncio.wait({answer}, timeout=LOOK))[0]:
                 if self._behind and delay(self._process.pid) > before + STARVED:
                     raise Starved
+                if psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED:
+                    raise EOFError("the process that takes copies was stopped")
         finally:
             answer.cancel()
         if not answer.result():

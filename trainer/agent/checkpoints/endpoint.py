@@ -16,12 +16,13 @@ from aiohttp.typedefs import Handler
 
 from elasticjob.api.rpc.message import decode_as
 from elasticjob.api.rpc.unreadable import UNREADABLE
-from elasticjob.trainer.agent.checkpoints.copies import Offer
+from elasticjob.trainer.agent.checkpoints.copies import Offer, Taken
 from elasticjob.trainer.checkpoint import memory
 from elasticjob.trainer.checkpoint.part import Damaged, Save, head_in
 
 WRITTEN: Final = "/v1/written"
 OFFERS: Final = "/v1/offers"
+TAKEN: Final = "/v1/taken"
 LARGEST_MESSAGE: Final = 1 << 28  # a head tells of all tensors of a part
 
 
@@ -55,12 +56,15 @@ class Endpoint:
         token: str,
         written: Callable[[Written], Awaitable[bool | None]],
         offered: Callable[[Offer], None],
+        taken: Callable[[Taken], None],
     ) -> None:
-        self._folder, self._token, self._written, self._offered = folder, token, written, offered
+        self._folder, self._token, self._written = folder, token, written
+        self._offered, self._taken = offered, taken
         app = web.Application(client_max_size=LARGEST_MESSAGE, middlewares=[self._authenticate])
         path = r"/v1/memory/{mark:[0-9a-f]{8}}/{step:\d{1,16}}/{round:\d{1,16}}/{part:\d{1,7}}"
         app.router.add_get(path, self._give)
         app.router.add_post(OFFERS, self._hear_of_a_block)
+        app.router.add_post(TAKEN, self._hear_of_a_copy)
         app.router.add_post(WRITTEN, self._hear)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
 
@@ -92,7 +96,8 @@ class Endpoint:
                 with suppress(Damaged), memory.reading(held.path) as block:
                     if head_in(block) == held.head:  # still
                         answer = BlockResponse(held.path)
-                        await answer.prepare(request)
+                        with suppress(ConnectionError):  # of a node that is gone
+                            await answer.prepare(request)
                         return answer
         raise web.HTTPNotFound(text=f"this node holds no part {number} of step {save.step}")
 
@@ -103,6 +108,13 @@ class Endpoint:
             raise web.HTTPBadRequest(text=str(error)) from error
         self._offered(offer)
         return web.Response(status=202)
+
+    async def _hear_of_a_copy(self, request: web.Request) -> web.Response:
+        try:
+            self._taken(decode_as(await request.read(), Taken))
+        except UNREADABLE as error:
+            raise web.HTTPBadRequest(text=str(error)) from error
+        return web.Response(status=204)
 
     async def _hear(self, request: web.Request) -> web.Response:
         try:

@@ -335,6 +335,28 @@ async def test_an_agent_that_commits_does_not_leave_before_it_has_answered(nodes
     assert (await leaving, await nodes.b.finish()) == ([10], "")
 
 
+async def test_a_save_waits_until_the_copy_of_the_one_before_is_there(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, told = {memory.FOLDER: str(nodes.a.memory)}, list[Any]()
+    flash = Flash("memory://", Tensors(), keep=1, environment=environment, say=told.append)
+
+    def save(step: int, by_another: bytes = b"") -> int:
+        both = partial(lambda other, data: [data, other], by_another)
+        flash.save({"at": step}, Save(step, 1), 0, persist=False, exchange=both, waits=True)
+        return int(told[-1].step)
+
+    assert [save(1), save(2), save(3)] == [1, 1, 1]
+    nodes.a.hear(told)
+    await until(partial(has, nodes.b.memory, (1, 0, "copy-0")))
+    await until(lambda: memory.is_given(nodes.a.memory, told[0].block, Save(1, 1)))
+    assert [save(4, b"waits"), save(5), save(6)] == [1, 5, 5]
+    monkeypatch.setattr(nodes.a.keeper, "_world", lambda: None)
+    nodes.a.hear(told[-1:])
+    await until(lambda: save(7) == 7)
+    flash.close()
+
+
 async def test_copies_survive_a_process_that_ends_or_gets_no_time(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
