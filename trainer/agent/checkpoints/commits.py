@@ -117,11 +117,12 @@ class Keeper:
     def _hear_of_a_copy(self, message: Copied) -> None:
         """Write a copy of the state, and give it to the next node, if that is due."""
         self._newest[message.block] = message
-        newest = max(self.kept.in_memory, message.step)
-        self.kept = structs.replace(self.kept, in_memory=newest, memory_alone=not message.where)
+        self.kept = structs.replace(self.kept, memory_alone=not message.where)
         if message.persist:
             self._want(message)
-        if message.parts > 1 and message.alone and (self._giving is None or self._giving.done()):
+        if message.parts == 1 or not message.alone or message.name:
+            self._say_in_memory(message.step)
+        elif self._giving is None or self._giving.done():
             self._giving = asyncio.get_running_loop().create_task(self._give())
 
     async def finish(self, within: float) -> str:
@@ -368,13 +369,13 @@ class Keeper:
                 self._offered[message.block] = message
                 save = Save(message.step, message.round)
                 if to is None or not to.files:
-                    memory.say_given(self._folder, message.block, save)  # nobody is there to wait for
+                    self._say_given(message.block, save)  # nobody is there to wait for
                     continue
                 try:
                     await self._offer(to, message)
                 except Exception as error:  # a copy less is no reason to give the next one up
                     log.warning("%s has no copy of step %d: %r", to.node, message.step, error)
-                    memory.say_given(self._folder, message.block, save)
+                    self._say_given(message.block, save)
 
     async def _say_taken(self, taken: Taken) -> None:
         """Tell the node that has offered it what became of a copy."""
@@ -389,7 +390,15 @@ class Keeper:
         offer = taken.offer
         if taken.problem:
             log.warning("the next node has no copy of step %d: %s", offer.step, taken.problem)
-        memory.say_given(self._folder, f"slot-{offer.slot}-{offer.mark}", Save(offer.step, offer.round))
+        self._say_given(f"slot-{offer.slot}-{offer.mark}", Save(offer.step, offer.round))
+
+    def _say_given(self, block: str, save: Save) -> None:
+        """Say that the next node has a copy of a block, or cannot have one: it is as safe as it gets."""
+        memory.say_given(self._folder, block, save)
+        self._say_in_memory(save.step)
+
+    def _say_in_memory(self, step: int) -> None:
+        self.kept = structs.replace(self.kept, in_memory=max(self.kept.in_memory, step))
 
     async def _offer(self, to: Member, message: Copied) -> None:
         assert self._session is not None

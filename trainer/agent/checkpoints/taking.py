@@ -29,7 +29,7 @@ def main() -> None:
     token = sys.stdin.buffer.readline().decode().strip()
     writers: dict[tuple[str, int], Writer] = {}  # with their memory mapped
     for line in sys.stdin.buffer:
-        offer = msgspec.json.decode(line, type=Offer)
+        offer = decode(line)
         writer = Writer(Path(folder), f"copy-{offer.slot}-{offer.mark}")
         writer = writers.setdefault((offer.mark, offer.slot), writer)
         problem = ""
@@ -54,6 +54,8 @@ def take(writer: Writer, token: str, offer: Offer) -> None:
             raise Damaged(f"it has {size_of(first)} bytes, and not {offer.size}")
         block[:START] = first
 
+
+decode = msgspec.json.Decoder(Offer).decode
 
 if __name__ == "__main__":
     main()
