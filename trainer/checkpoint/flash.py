@@ -220,8 +220,9 @@ class Flash:
                 self._write_by_itself(self._storage, taken, save, place)
             return
         self._full = False
-        self._given = save if place.parts > 1 and place.alone else None
-        self._say(self._copied(save, place, size, persist=persist))
+        copied = self._copied(save, place, size, persist=persist)
+        self._given = save if copied.travels else None
+        self._say(copied)
 
     def _copied(self, save: Save, place: Share, size: int, *, persist: bool) -> Copied:
         return Copied(

@@ -219,12 +219,16 @@ def forget(folder: Path, mark: str, after: int) -> None:
             unlock(fd)
 
 
+def note(path: Path, text: str) -> None:
+    """Write a small file that others find whole; several processes may do so at once."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
 def say_given(folder: Path, block: str, save: Save) -> None:
     """Note that the next node has a copy of a block, or cannot have one."""
-    note = folder / f"{GIVEN}{block}"
-    temporary = note.with_name(f"{note.name}.new")
-    temporary.write_text(f"{save.round} {save.step}")
-    temporary.replace(note)
+    note(folder / f"{GIVEN}{block}", f"{save.round} {save.step}")
 
 
 def is_given(folder: Path, block: str, save: Save) -> bool:

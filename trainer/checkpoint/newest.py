@@ -11,7 +11,6 @@ decision: a job that did by itself would overwrite what is there.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Final, TypeVar
@@ -191,10 +190,7 @@ def _knowledge(places: Places, mine: Sequence[Block], rank: int) -> Knowledge:
 def _remember(places: Places, stored: Mapping[Save, int]) -> None:
     """Note on this node that there are checkpoints in storage, whichever node sees them."""
     if places.folder is not None and stored:
-        note = places.folder / f"{memory.SEEN}{places.mark}"
-        temporary = note.with_name(f"{note.name}.{os.getpid()}")
-        temporary.write_text(str(max(stored).step))
-        temporary.replace(note)
+        memory.note(places.folder / f"{memory.SEEN}{places.mark}", str(max(stored).step))
 
 
 def _seen(places: Places) -> str:

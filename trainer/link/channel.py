@@ -109,6 +109,11 @@ class Copied(Line, frozen=True, tag="copied"):
     after: int = -1
     alone: bool = True
 
+    @property
+    def travels(self) -> bool:
+        """Whether the next node is to have a copy of the block: no other node has this part."""
+        return self.parts > 1 and self.alone and not self.name
+
 
 class Hampered(Line, frozen=True, tag="hampered"):
     """This worker cannot read or write checkpoints, for the job's status; empty: it is over.

@@ -37,7 +37,7 @@ class Wrapped:
 
 
 class Said(Handler):
-    """What is logged."""
+    """Keeps the lines of the log."""
 
     def __init__(self) -> None:
         super().__init__()

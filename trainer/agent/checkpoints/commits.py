@@ -120,7 +120,7 @@ class Keeper:
         self.kept = structs.replace(self.kept, memory_alone=not message.where)
         if message.persist:
             self._want(message)
-        if message.parts == 1 or not message.alone or message.name:
+        if not message.travels:
             self._say_in_memory(message.step)
         elif self._giving is None or self._giving.done():
             self._giving = asyncio.get_running_loop().create_task(self._give())
@@ -358,10 +358,9 @@ class Keeper:
 
     async def _give(self) -> None:
         """Offer the newest blocks of this node's workers to the next node of the world."""
+        newest = self._newest
         while todo := [
-            each
-            for name, each in self._newest.items()
-            if each.alone and not each.name and self._offered.get(name) != each
+            each for name, each in newest.items() if each.travels and self._offered.get(name) != each
         ]:
             world = self._world()
             to = next_to(world, self._node) if world else None

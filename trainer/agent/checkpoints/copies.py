@@ -45,7 +45,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """What was offered is copied, or cannot be by this `problem`."""
+    """The answer to an offer: the block is copied, or the `problem` tells why it is not."""
 
     offer: Offer
     problem: str = ""

@@ -27,11 +27,11 @@ def main() -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             Path("/proc/self/autogroup").write_text("19")  # else its session has as much time as others
     token = sys.stdin.buffer.readline().decode().strip()
-    writers: dict[tuple[str, int], Writer] = {}  # with their memory mapped
+    writers: dict[str, Writer] = {}  # with their memory mapped
     for line in sys.stdin.buffer:
         offer = decode(line)
-        writer = Writer(Path(folder), f"copy-{offer.slot}-{offer.mark}")
-        writer = writers.setdefault((offer.mark, offer.slot), writer)
+        name = f"copy-{offer.slot}-{offer.mark}"
+        writer = writers.setdefault(name, Writer(Path(folder), name))
         problem = ""
         try:
             take(writer, token, offer)
