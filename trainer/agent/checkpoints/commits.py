@@ -46,6 +46,7 @@ NONE: Final = Save(-1, -1)
 NOT_YET: Final = 20.0  # seconds after which an agent that asks for a commit hears that parts are missing
 GONE: Final = 60.0  # seconds in which others may commit a step of which a part never comes
 AGAIN: Final = 1.0  # seconds from a write that failed to the next try, at first
+TELLING: Final = 5  # tries to tell a slow node that its copy is here
 LATEST: Final = 30.0  # the same after many tries
 STALLED: Final = 10.0  # seconds in which another node takes none of the bytes that it is sent
 SILENCE: Final = aiohttp.ClientTimeout(total=None, sock_connect=2.0, sock_read=NOT_YET + STALLED)
@@ -377,12 +378,18 @@ class Keeper:
                     self._say_given(message.block, save)
 
     async def _say_taken(self, taken: Taken) -> None:
-        """Tell the node that has offered it what became of a copy."""
+        """Tell the node that has offered it what became of a copy; its next save waits for that."""
         assert self._session is not None
-        with suppress(aiohttp.ClientError, TimeoutError):  # it is gone
-            url = f"http://{taken.offer.server}{TAKEN}"
-            async with self._session.post(url, data=msgspec.json.encode(taken)) as answer:
-                await answer.read()
+        url, body = f"http://{taken.offer.server}{TAKEN}", msgspec.json.encode(taken)
+        for _ in range(TELLING):
+            try:
+                async with self._session.post(url, data=body) as answer:
+                    await answer.read()
+                return
+            except TimeoutError:
+                continue
+            except aiohttp.ClientError:  # it is gone
+                return
 
     def _hear_taken(self, taken: Taken) -> None:
         """Let the worker go on to its next save: a copy of its last one is at the next node, or cannot be."""
